@@ -1,0 +1,35 @@
+// SHA-256 (FIPS 180-4) through OpenSSL, as lower-case hex.
+#ifndef LORSA_BASE_SHA256_H_
+#define LORSA_BASE_SHA256_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/file_system.h"
+
+namespace lorsa {
+
+// Incremental digest. One thread at a time.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  void Update(absl::string_view data);
+  // The digest of all that was given: 64 hex digits. Call once, last.
+  std::string HexDigest();
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
+
+std::string Sha256Hex(absl::string_view data);
+
+// Reads the file in pieces of 1 MiB. Errors are those of FileSystem.
+absl::StatusOr<std::string> Sha256OfFile(FileSystem& fs, const std::string& path);
+
+}  // namespace lorsa
+
+#endif  // LORSA_BASE_SHA256_H_

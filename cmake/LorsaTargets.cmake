@@ -1,0 +1,41 @@
+# How this project declares its own targets: one way for a library, a program and a test.
+#
+#   lorsa_library(NAME name SOURCES a.cc … DEPS lorsa::base …)   makes lorsa_name and lorsa::name
+#   lorsa_program(NAME lorsad SOURCES main.cc … DEPS …)          the executable of that name
+#   lorsa_tests(NAME base SOURCES a_test.cc … DEPS …)            one GoogleTest binary, base_tests;
+#                                                                each of its cases is a ctest test
+#                                                                with the label NAME
+
+set(LORSA_SANITIZE "" CACHE STRING "Value of -fsanitize= for our own code")
+
+add_library(lorsa_options INTERFACE)
+target_include_directories(lorsa_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(lorsa_options INTERFACE -Wall -Wextra -Werror -Wno-sign-compare
+                       -Wno-missing-field-initializers)
+if(LORSA_SANITIZE)
+  target_compile_options(lorsa_options INTERFACE -fsanitize=${LORSA_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(lorsa_options INTERFACE -fsanitize=${LORSA_SANITIZE})
+endif()
+
+function(lorsa_library)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
+  add_library(lorsa_${ARG_NAME} STATIC ${ARG_SOURCES})
+  add_library(lorsa::${ARG_NAME} ALIAS lorsa_${ARG_NAME})
+  target_link_libraries(lorsa_${ARG_NAME} PUBLIC lorsa_options ${ARG_DEPS})
+endfunction()
+
+function(lorsa_program)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  target_link_libraries(${ARG_NAME} PRIVATE lorsa_options ${ARG_DEPS})
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+endfunction()
+
+include(GoogleTest)
+function(lorsa_tests)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
+  add_executable(${ARG_NAME}_tests ${ARG_SOURCES})
+  target_link_libraries(${ARG_NAME}_tests PRIVATE lorsa_options ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${ARG_NAME}_tests PRIVATE LORSA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  gtest_discover_tests(${ARG_NAME}_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${ARG_NAME} TIMEOUT 600)
+endfunction()
