@@ -1,0 +1,35 @@
+// From the specification that a client wrote to the one that runs: fills in every default and finds
+// every problem at once. Pure; thread-safe. The defaults and bounds are those written beside the
+// fields in proto/lorsa/v1/training_spec.proto.
+#ifndef LORSA_JOB_SPEC_RESOLVE_H_
+#define LORSA_JOB_SPEC_RESOLVE_H_
+
+#include <string>
+#include <vector>
+
+#include "lorsa/v1/activation_service.pb.h"
+#include "lorsa/v1/training_spec.pb.h"
+
+namespace lorsa {
+
+// What is wrong with one field.
+struct FieldViolation {
+  std::string field;        // "top_k", "rope.rotary_dim"
+  std::string description;  // a sentence that says what to do
+};
+
+struct ResolvedSpec {
+  // Every field set, except `rope` and `qk_norm`, whose absence means none. Meaningful only if
+  // there are no violations. Resolving it again gives the same.
+  v1::TrainingSpec spec;
+  std::vector<FieldViolation> violations;
+  bool ok() const { return violations.empty(); }
+};
+
+// `cores`: CPU cores of the machine that will train, the default of `threads`.
+ResolvedSpec ResolveTrainingSpec(const v1::TrainingSpec& spec, const v1::ActivationSet& set,
+                                 int cores);
+
+}  // namespace lorsa
+
+#endif  // LORSA_JOB_SPEC_RESOLVE_H_

@@ -1,0 +1,178 @@
+#include "job_spec/resolve.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace lorsa {
+namespace {
+
+using google::protobuf::TextFormat;
+using google::protobuf::util::MessageDifferencer;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+
+v1::ActivationSet SmolLm2() {
+  v1::ActivationSet set;
+  EXPECT_TRUE(TextFormat::ParseFromString(R"pb(
+                                            name: "activationSets/smollm2-l12"
+                                            d_model: 576
+                                            context: 256
+                                            sequences: 1562
+                                            held_out_sequences: 128
+                                            has_attention_weights: true
+                                            attention {
+                                              n_heads: 9
+                                              n_kv_heads: 3
+                                              d_head: 64
+                                              attn_scale: 8
+                                              rope { base: 100000 rotary_dim: 64 }
+                                            })pb",
+                                          &set));
+  return set;
+}
+
+ResolvedSpec Resolve(const std::string& text, const v1::ActivationSet& set = SmolLm2()) {
+  v1::TrainingSpec spec;
+  EXPECT_TRUE(TextFormat::ParseFromString(text, &spec)) << text;
+  return ResolveTrainingSpec(spec, set, /*cores=*/2);
+}
+
+std::vector<std::string> Fields(const ResolvedSpec& resolved) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : resolved.violations) fields.push_back(violation.field);
+  return fields;
+}
+
+TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
+  const ResolvedSpec resolved =
+      Resolve("activation_set: 'smollm2-l12' expansion_factor: 8 top_k: 64");
+  ASSERT_THAT(Fields(resolved), IsEmpty());
+  v1::TrainingSpec expected;
+  ASSERT_TRUE(TextFormat::ParseFromString(R"pb(
+                                            activation_set: "smollm2-l12"
+                                            expansion_factor: 8
+                                            n_ov_heads: 4608
+                                            n_qk_heads: 36
+                                            d_qk: 64
+                                            top_k: 64
+                                            selection: SELECTION_RELU
+                                            select_by_decoder_norm: true
+                                            decoder_bias: true
+                                            attn_scale: 8
+                                            rope { base: 100000 rotary_dim: 64 }
+                                            no_position_embedding: false
+                                            initialization: INITIALIZATION_DATA_SAMPLED
+                                            tokens: 368640
+                                            sequences_per_step: 8
+                                            learning_rate: 2e-3
+                                            qk_learning_rate_factor: 0.2
+                                            warmup_fraction: 0.05
+                                            decay_fraction: 0.2
+                                            final_learning_rate_factor: 0.03125
+                                            adam_beta1: 0.9
+                                            adam_beta2: 0.999
+                                            adam_epsilon: 1e-8
+                                            max_gradient_norm: 0
+                                            seed: 0
+                                            threads: 2
+                                            evaluation_interval_tokens: 36864
+                                            checkpoint_interval_tokens: 36864
+                                            keep_checkpoints: 3)pb",
+                                          &expected));
+  EXPECT_TRUE(MessageDifferencer::Equals(resolved.spec, expected)) << resolved.spec.DebugString();
+}
+
+TEST(ResolveTest, ResolvingTwiceChangesNothing) {
+  const ResolvedSpec once = Resolve("activation_set: 's' tokens: 100000 n_ov_heads: 72");
+  ASSERT_THAT(Fields(once), IsEmpty());
+  const ResolvedSpec twice = ResolveTrainingSpec(once.spec, SmolLm2(), /*cores=*/64);
+  ASSERT_THAT(Fields(twice), IsEmpty());
+  EXPECT_TRUE(MessageDifferencer::Equals(once.spec, twice.spec));
+}
+
+TEST(ResolveTest, TokensAreRoundedUpToWholeSteps) {
+  EXPECT_EQ(Resolve("activation_set: 's' tokens: 2049").spec.tokens(), 4096);
+}
+
+TEST(ResolveTest, NamesEachImpossibleField) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"top_k: 4609", "top_k"},
+      {"top_k: 0", "top_k"},
+      {"n_ov_heads: 4600", "n_ov_heads"},
+      {"tokens: 0", "tokens"},
+      {"tokens: 18446744073709551615", "tokens"},
+      {"expansion_factor: 0", "expansion_factor"},
+      {"expansion_factor: 4 n_ov_heads: 4608", "expansion_factor"},
+      {"n_qk_heads: 8 n_ov_heads: 4608", "n_qk_heads"},
+      {"d_qk: 32 rope { base: 10000 rotary_dim: 32 }", "d_qk"},
+      {"rope { base: 10000 rotary_dim: 66 }", "rope.rotary_dim"},
+      {"rope { base: 10000 rotary_dim: 3 }", "rope.rotary_dim"},
+      {"rope { base: 1 rotary_dim: 4 }", "rope.base"},
+      {"rope { base: 10000 rotary_dim: 4 } no_position_embedding: true", "rope"},
+      {"attn_scale: 0", "attn_scale"},
+      {"attn_scale: nan", "attn_scale"},
+      {"learning_rate: inf", "learning_rate"},
+      {"learning_rate: 0", "learning_rate"},
+      {"adam_beta2: 1", "adam_beta2"},
+      {"adam_epsilon: 0", "adam_epsilon"},
+      {"warmup_fraction: 0.6 decay_fraction: 0.6", "decay_fraction"},
+      {"max_gradient_norm: -1", "max_gradient_norm"},
+      {"sequences_per_step: 0", "sequences_per_step"},
+      {"sequences_per_step: 5000 tokens: 100000000", "sequences_per_step"},
+      {"threads: 0", "threads"},
+      {"keep_checkpoints: 0", "keep_checkpoints"},
+      {"checkpoint_interval_tokens: 1", "checkpoint_interval_tokens"},
+      {"evaluation_interval_tokens: 2047", "evaluation_interval_tokens"},
+  };
+  for (const auto& [text, field] : kCases) {
+    EXPECT_THAT(Fields(Resolve(std::string("activation_set: 's' ") + text)),
+                IsSupersetOf({std::string(field)}))
+        << text;
+  }
+}
+
+TEST(ResolveTest, ReportsAllProblemsAtOnce) {
+  EXPECT_THAT(Fields(Resolve("activation_set: 's' top_k: 5000 tokens: 0 learning_rate: -1")),
+              ElementsAre("top_k", "tokens", "learning_rate"));
+}
+
+TEST(ResolveTest, ASetThatDoesNotDescribeItsLayerNeedsTheHeadsNamed) {
+  v1::ActivationSet set = SmolLm2();
+  set.clear_attention();
+  EXPECT_THAT(Fields(Resolve("activation_set: 's'", set)), IsSupersetOf({"n_qk_heads", "d_qk"}));
+  const ResolvedSpec resolved =
+      Resolve("activation_set: 's' n_qk_heads: 8 d_qk: 16 n_ov_heads: 64", set);
+  EXPECT_THAT(Fields(resolved), IsEmpty());
+  EXPECT_EQ(resolved.spec.initialization(), v1::INITIALIZATION_RANDOM);
+  EXPECT_EQ(resolved.spec.attn_scale(), 4);
+  EXPECT_FALSE(resolved.spec.has_rope());
+}
+
+TEST(ResolveTest, AnInitialisationFromTheLayerNeedsItsWeights) {
+  v1::ActivationSet set = SmolLm2();
+  set.set_has_attention_weights(false);
+  EXPECT_THAT(
+      Fields(Resolve("activation_set: 's' initialization: INITIALIZATION_DATA_SAMPLED", set)),
+      ElementsAre("initialization"));
+}
+
+TEST(ResolveTest, ASetWithoutTrainingSequencesIsRefused) {
+  v1::ActivationSet set = SmolLm2();
+  set.set_sequences(100);
+  set.set_held_out_sequences(100);
+  EXPECT_THAT(Fields(Resolve("activation_set: 's'", set)), ElementsAre("activation_set"));
+}
+
+TEST(ResolveTest, NoPositionEmbeddingDropsTheLayersOwn) {
+  const ResolvedSpec resolved = Resolve("activation_set: 's' no_position_embedding: true");
+  EXPECT_THAT(Fields(resolved), IsEmpty());
+  EXPECT_FALSE(resolved.spec.has_rope());
+}
+
+}  // namespace
+}  // namespace lorsa
