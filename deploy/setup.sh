@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs all that building, testing and running need: Debian packages, and a Python environment in
+# .venv. Run it as often as you like: it does what is missing, and takes seconds when nothing is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PACKAGES=(
+  # build
+  ca-certificates ccache clang-format clang-tidy cmake g++ git ninja-build pkg-config
+  # libraries
+  libabsl-dev libbenchmark-dev libcli11-dev libgmock-dev libgrpc++-dev libgtest-dev libhdf5-dev
+  libisal-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev
+  nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc
+  # Python
+  python3 python3-venv
+  # text of the reference training (bench/reference_job.sh)
+  anarchism debian-handbook
+)
+
+die() {
+  echo "setup: $*" >&2
+  exit 1
+}
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then "$@"; else sudo "$@"; fi
+}
+
+install_packages() {
+  local missing=() package
+  for package in "${PACKAGES[@]}"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
+  done
+  [[ ${#missing[@]} -eq 0 ]] && return
+  echo "setup: installing ${#missing[@]} Debian packages"
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# The environment is made anew only if its Python is gone, and filled only if a list of
+# requirements changed since.
+install_python() {
+  local wanted
+  wanted=$(cat deploy/requirements.txt deploy/requirements-demo.txt client/python/pyproject.toml | sha256sum)
+  [[ -x .venv/bin/python && $(cat .venv/.installed 2>/dev/null) == "$wanted" ]] && return
+  echo "setup: installing the Python environment in .venv"
+  [[ -x .venv/bin/python ]] || /usr/bin/python3 -m venv .venv
+  .venv/bin/pip install -q -r deploy/requirements.txt
+  .venv/bin/pip install -q --no-deps -r deploy/requirements-demo.txt
+  .venv/bin/pip install -q --no-deps --no-build-isolation -e client/python
+  echo "$wanted" > .venv/.installed
+}
+
+# shellcheck source=/dev/null
+[[ -r /etc/os-release ]] && . /etc/os-release
+[[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]] || die "needs Debian 12, for its package versions; this is ${PRETTY_NAME:-unknown}."
+install_packages
+install_python

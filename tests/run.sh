@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Sets up, builds, and runs all tests, C++ and Python. The last line is "N passed, N failed"; the
+# exit code is 0 only if none failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+deploy/setup.sh || exit 1
+deploy/build.sh || exit 1
+
+export LORSA_BIN_DIR=$PWD/build/release/bin
+export LORSA_FIXTURES=${LORSA_FIXTURES:-$PWD/tests/data/fixtures}
+reports=build/release/reports
+rm -rf "$reports"
+mkdir -p "$reports"
+
+ctest --preset release --parallel 2 --output-junit "$PWD/$reports/ctest.xml" || echo "ctest: some tests failed"
+.venv/bin/python -m pytest -q --junitxml "$reports/pytest.xml" client/python/tests tests || echo "pytest: some tests failed"
+.venv/bin/ruff check client/python tests deploy || touch "$reports/lint_failed"
+.venv/bin/mypy client/python || touch "$reports/lint_failed"
+
+exec .venv/bin/python tests/count.py "$reports"
