@@ -29,8 +29,8 @@ class Descriptor {
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
+  Descriptor& operator=(Descriptor&&) = delete;
   int get() const { return fd_; }
   int Release() { return std::exchange(fd_, -1); }
 
@@ -92,6 +92,19 @@ class PosixReadableFile final : public ReadableFile {
   uint64_t size_;
 };
 
+// The descriptor of a regular file. O_NONBLOCK: a FIFO planted under this name must not hang us
+// before the type check.
+absl::StatusOr<Descriptor> OpenRegular(const std::string& path, int flags, mode_t mode,
+                                       struct stat& info) {
+  Descriptor fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
+  if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
+  if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "stat", path);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat("open ", path, ": not a regular file"));
+  }
+  return fd;
+}
+
 absl::Status SyncPath(const std::string& path, int flags) {
   Descriptor fd(::open(path.c_str(), flags | O_CLOEXEC));
   if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
@@ -116,16 +129,18 @@ absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::Create(const std:
   return std::make_unique<PosixWritableFile>(fd, path);
 }
 
+absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::OpenForAppend(
+    const std::string& path, mode_t mode) {
+  struct stat info;
+  LORSA_ASSIGN_OR_RETURN(Descriptor fd,
+                         OpenRegular(path, O_WRONLY | O_CREAT | O_APPEND, mode, info));
+  return std::make_unique<PosixWritableFile>(fd.Release(), path);
+}
+
 absl::StatusOr<std::unique_ptr<ReadableFile>> PosixFileSystem::OpenForRead(
     const std::string& path) {
-  // O_NONBLOCK: a FIFO planted under this name must not hang us before the type check.
-  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
   struct stat info;
-  if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "stat", path);
-  if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat("open ", path, ": not a regular file"));
-  }
+  LORSA_ASSIGN_OR_RETURN(Descriptor fd, OpenRegular(path, O_RDONLY, 0, info));
   return std::make_unique<PosixReadableFile>(fd.Release(), path,
                                              static_cast<uint64_t>(info.st_size));
 }

@@ -18,7 +18,7 @@
 
 namespace lorsa {
 
-// A file opened for appending from empty. One thread at a time.
+// A file opened for appending. One thread at a time.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
@@ -49,6 +49,10 @@ class FileSystem {
   // Creates or truncates. The descriptor is close-on-exec, as every descriptor here.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
                                                                mode_t mode = 0644) = 0;
+  // Goes on after the last byte of a regular file, created empty if absent. A symbolic link in the
+  // last component is refused.
+  virtual absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
+                                                                      mode_t mode = 0644) = 0;
   // Opens a regular file; a symbolic link in the last component is refused.
   virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) = 0;
   // fsync of a file that another library wrote and closed.
@@ -69,6 +73,8 @@ class PosixFileSystem final : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
                                                        mode_t mode = 0644) override;
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
+                                                              mode_t mode = 0644) override;
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override;
   absl::Status SyncFile(const std::string& path) override;
   absl::Status SyncDirectory(const std::string& path) override;

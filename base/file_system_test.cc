@@ -46,6 +46,10 @@ class FailingFileSystem final : public FileSystem {
     if (!file.ok()) return file;
     return std::make_unique<FailingFile>(*this, *std::move(file));
   }
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
+                                                              mode_t mode) override {
+    return posix_.OpenForAppend(path, mode);
+  }
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override {
     return posix_.OpenForRead(path);
   }
@@ -117,6 +121,16 @@ TEST_F(FileSystemTest, AFailedFolderSyncIsReported) {
   EXPECT_FALSE(WriteFileAtomically(failing, Path("a"), "new").ok());
 }
 
+TEST_F(FileSystemTest, AppendingGoesOnAfterTheLastByte) {
+  for (const char* part : {"abc", "de"}) {
+    auto file = fs_.OpenForAppend(Path("a"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Append(part).ok());
+    ASSERT_TRUE((*file)->Close().ok());
+  }
+  EXPECT_EQ(*ReadFile(fs_, Path("a"), 100), "abcde");
+}
+
 TEST_F(FileSystemTest, AReadPastTheEndSaysWhere) {
   ASSERT_TRUE(WriteFileAtomically(fs_, Path("a"), "abc").ok());
   auto file = fs_.OpenForRead(Path("a"));
@@ -139,6 +153,8 @@ TEST_F(FileSystemTest, SymbolicLinksFoldersAndFifosAreNotOpened) {
   EXPECT_TRUE(absl::IsInvalidArgument(fs_.OpenForRead(Path("link")).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(fs_.OpenForRead(Path("fifo")).status()));
   EXPECT_FALSE(fs_.OpenForRead(folder_).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(fs_.OpenForAppend(Path("link")).status()));
+  EXPECT_FALSE(fs_.OpenForAppend(Path("fifo")).ok());
 }
 
 TEST_F(FileSystemTest, ListIsSortedAndExistsSeesDanglingLinks) {
