@@ -1,0 +1,116 @@
+// The interface through which a training run meets the world: data in, reports and checkpoints
+// out, requests to stop, time and files. The worker implements it over its session with the
+// server; a standalone run and the tests implement it locally.
+#ifndef LORSA_TRAINER_TRAIN_RUN_HOST_H_
+#define LORSA_TRAINER_TRAIN_RUN_HOST_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "activation_store/activation_set.h"
+#include "base/file_system.h"
+
+namespace lorsa::trainer {
+
+// Sequences in a fixed order. One thread.
+class SequenceSource {
+ public:
+  virtual ~SequenceSource() = default;
+  // Fills `out`, reusing its memory; blocks until the sequence is there. OUT_OF_RANGE after the
+  // last one of the held-out sequences (training has no last one). CANCELLED makes the run look at
+  // stop_requested. Any other error ends the run with that error.
+  virtual absl::Status Next(store::Sequence& out) = 0;
+};
+
+enum class MetricKind {
+  kTraining,    // of one optimiser step
+  kEvaluation,  // on the held-out sequences
+};
+
+// Keyed by (kind, step): a run resumed from a checkpoint reports the steps after it again.
+struct MetricPoint {
+  MetricKind kind = MetricKind::kTraining;
+  int64_t step = 0;                      // steps done; 0 is before training
+  int64_t tokens = 0;                    // positions consumed by then
+  std::map<std::string, double> values;  // by the names of docs/metrics.md; all finite
+};
+
+// Where the run stands; see lorsa.v1.JobProgress.
+struct Progress {
+  int64_t step = 0;
+  int64_t total_steps = 0;
+  int64_t tokens = 0;
+  int64_t total_tokens = 0;
+  double loss = 0;  // of the newest step; 0 before the first
+  double l0 = 0;
+  double tokens_per_second = 0;
+  std::optional<double> fvu;  // of the newest evaluation
+  std::string phase;          // "initializing", "training", "evaluating", "checkpointing"
+};
+
+// A whole checkpoint, fsynced, in the staging folder.
+struct StagedCheckpoint {
+  std::string folder;  // its name: step-000001000
+  std::string path;    // staging_folder()/folder
+  int64_t step = 0;
+  int64_t tokens = 0;
+  std::string manifest_sha256;  // of its manifest.json, hex
+  std::optional<double> fvu;    // held-out FVU of these weights, if they were evaluated
+  bool scheduled = false;       // false for an extra one, made because of a stop request
+};
+
+enum class StopRequest {
+  kNone,
+  kPause,   // checkpoint, then stop; resumed on request
+  kCancel,  // stop at once
+  kDrain,   // checkpoint, then stop; resumed when there is a server again
+};
+
+// All methods are called from the thread that runs the training. Implementations outlive the run.
+class RunHost {
+ public:
+  virtual ~RunHost() = default;
+
+  // Training sequences, in the keyed order of the run's seed, from number `cursor` of it on.
+  virtual absl::StatusOr<std::unique_ptr<SequenceSource>> OpenTraining(int64_t cursor) = 0;
+  // The held-out sequences, once, in stored order.
+  virtual absl::StatusOr<std::unique_ptr<SequenceSource>> OpenHeldOut() = 0;
+  // Path of a local copy of the set's attention.safetensors; NOT_FOUND if the set has none.
+  virtual absl::StatusOr<std::string> LoadAttentionWeights() = 0;
+
+  // Must not block for long; points are in order of their step.
+  virtual void ReportMetrics(const MetricPoint& point) = 0;
+  // After every step and at each change of phase; the host thins them out.
+  virtual void ReportProgress(const Progress& progress) = 0;
+  // The run waits on something that may pass ("DISK_FULL"); empty when it goes on.
+  virtual void ReportWaiting(absl::string_view condition) = 0;
+  // Something that the user should know of and that does not end the run: one sentence.
+  virtual void ReportWarning(absl::string_view message) = 0;
+
+  // Folder in which checkpoints are written before they are published; it exists.
+  virtual std::string staging_folder() = 0;
+  // Publishes a staged checkpoint; returns when it is durable under its final name.
+  // RESOURCE_EXHAUSTED (no space) makes the run wait and try again, CANCELLED makes it look at
+  // stop_requested; any other error ends it.
+  virtual absl::Status PublishCheckpoint(const StagedCheckpoint& checkpoint) = 0;
+
+  // Polled after each step, during evaluations and while waiting. Once not kNone it may only
+  // become kCancel.
+  virtual StopRequest stop_requested() = 0;
+
+  virtual absl::Time Now() = 0;
+  // May return early when a stop is requested.
+  virtual void Sleep(absl::Duration duration) = 0;
+  virtual FileSystem& file_system() = 0;
+};
+
+}  // namespace lorsa::trainer
+
+#endif  // LORSA_TRAINER_TRAIN_RUN_HOST_H_

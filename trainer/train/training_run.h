@@ -1,0 +1,49 @@
+// One training run from its first step, or from a checkpoint, to its end.
+#ifndef LORSA_TRAINER_TRAIN_TRAINING_RUN_H_
+#define LORSA_TRAINER_TRAIN_TRAINING_RUN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "trainer/train/run_host.h"
+#include "trainer/train/train_config.h"
+
+namespace lorsa::trainer {
+
+// How a run that met no error ended.
+struct RunOutcome {
+  enum class Kind { kSucceeded, kPaused, kCancelled, kDrained };
+  Kind kind = Kind::kSucceeded;
+  int64_t step = 0;    // steps done
+  int64_t tokens = 0;  // positions consumed
+  // For people, one sentence; says so when a full disk kept the run from making its last
+  // checkpoint before it paused or drained.
+  std::string message;
+};
+
+// Trains until the run's tokens are consumed or a stop is requested. Resumes from the first of
+// `checkpoint_folders` (newest first) that verifies and warns about the others; without any, it
+// initialises the weights, evaluates them and publishes a checkpoint of step 0.
+//
+// A run killed at any moment and resumed publishes the same lorsa.safetensors, state.safetensors
+// and config.json, bit for bit, as one that was not (on a CPU with the same instruction set,
+// threads and build).
+//
+// Sets libtorch's thread count and deterministic mode, which are the process's: one run at a time.
+// Errors:
+//   INVALID_ARGUMENT     the configuration is impossible; names the field
+//   FAILED_PRECONDITION  the initialisation needs attention weights that the set has not, or a
+//                        checkpoint that verifies is of another configuration
+//   DATA_LOSS            an activation or a weight is damaged or not finite; names the sequences
+//   ABORTED              loss or gradient is not finite though the data are; names step, tensor
+//                        and sequences. The step was not applied.
+//   RESOURCE_EXHAUSTED   libtorch got no memory
+//   others               what the host returned
+absl::StatusOr<RunOutcome> RunTraining(const TrainConfig& config, RunHost& host,
+                                       absl::Span<const std::string> checkpoint_folders);
+
+}  // namespace lorsa::trainer
+
+#endif  // LORSA_TRAINER_TRAIN_TRAINING_RUN_H_
