@@ -1,0 +1,75 @@
+#include "server/rpc/authorization.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "server/rpc/errors.h"
+
+namespace lorsa::server {
+namespace {
+
+// In order of name.
+constexpr MethodRule kRules[] = {
+    {"lorsa.v1.ActivationService.GetActivationSet", Access::kAnyone},
+    {"lorsa.v1.ActivationService.ListActivationSets", Access::kAnyone},
+    {"lorsa.v1.ActivationService.ReadAttentionWeights", Access::kAnyone},
+    {"lorsa.v1.ActivationService.RegisterActivationSet", Access::kAnyone},
+    {"lorsa.v1.ActivationService.StreamSequences", Access::kAnyone},
+    {"lorsa.v1.ActivationService.VerifyActivationSet", Access::kAnyone},
+    {"lorsa.v1.CheckpointService.GetCheckpoint", Access::kAnyone},
+    {"lorsa.v1.CheckpointService.ListCheckpoints", Access::kAnyone},
+    {"lorsa.v1.CheckpointService.ReadFile", Access::kAnyone},
+    {"lorsa.v1.JobService.CancelJob", Access::kAnyone},
+    {"lorsa.v1.JobService.CreateJob", Access::kAnyone},
+    {"lorsa.v1.JobService.GetJob", Access::kAnyone},
+    {"lorsa.v1.JobService.ListJobs", Access::kAnyone},
+    {"lorsa.v1.JobService.PauseJob", Access::kAnyone},
+    {"lorsa.v1.JobService.ReadLogs", Access::kAnyone},
+    {"lorsa.v1.JobService.ResumeJob", Access::kAnyone},
+    {"lorsa.v1.JobService.WatchJob", Access::kAnyone},
+    {"lorsa.v1.MetricService.QueryMetrics", Access::kAnyone},
+    {"lorsa.v1.MetricService.StreamMetrics", Access::kAnyone},
+    {"lorsa.v1.ServerInfoService.GetServerInfo", Access::kAnyone},
+    {"lorsa.v1.WorkerService.Session", Access::kWorker},
+};
+
+constexpr size_t kMaxTokenBytes = 256;
+
+}  // namespace
+
+absl::Span<const MethodRule> MethodRules() { return kRules; }
+
+absl::StatusOr<Caller> TableAuthorizer::Authorize(
+    absl::string_view method, const grpc::CallbackServerContext& context) const {
+  const auto rule = std::find_if(rules_.begin(), rules_.end(),
+                                 [&](const MethodRule& rule) { return rule.method == method; });
+  if (rule == rules_.end()) {
+    return WithReason(
+        absl::PermissionDeniedError(absl::StrCat("no rule lets anybody call ", method)), "NO_RULE",
+        {{"method", std::string(method)}});
+  }
+  if (rule->access == Access::kWorker) return AuthorizeWorker(context);
+  return Caller{};
+}
+
+absl::StatusOr<Caller> TableAuthorizer::AuthorizeWorker(
+    const grpc::CallbackServerContext& context) const {
+  const auto header = context.client_metadata().find("authorization");
+  absl::string_view token;
+  if (header != context.client_metadata().end()) {
+    token = absl::string_view(header->second.data(), header->second.size());
+  }
+  if (!absl::ConsumePrefix(&token, "Bearer ") || token.empty() || token.size() > kMaxTokenBytes) {
+    return WithReason(absl::UnauthenticatedError(
+                          "only workers may call this: send the attempt's token as metadata "
+                          "'authorization: Bearer TOKEN'"),
+                      "WORKER_TOKEN_MISSING");
+  }
+  absl::StatusOr<WorkerIdentity> worker = tokens_.VerifyWorkerToken(token);
+  if (!worker.ok()) return std::move(worker).status();
+  return Caller{.worker = *std::move(worker)};
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,204 @@
+// The reactor of server-streaming methods: it pulls messages from a source, one at a time, as fast
+// as the client takes them.
+#ifndef LORSA_SERVER_RPC_SERVER_STREAM_H_
+#define LORSA_SERVER_RPC_SERVER_STREAM_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "server/rpc/call_runtime.h"
+#include "server/rpc/errors.h"
+
+namespace lorsa::server {
+
+// Tells a stream that its source may have something new. Any thread, at any time, also after the
+// stream has ended; cheap. A wake-up is never lost: one that comes while Next runs makes the stream
+// ask again.
+using Waker = std::function<void()>;
+
+enum class Pulled {
+  kMessage,  // the message was filled
+  kNothing,  // nothing now; the source will call its waker
+  kEnd,      // no more; the stream ends with OK
+};
+
+// Where the messages of one call come from. Next runs on the executor, one call at a time; the next
+// one only after the message before was handed to the transport, which is the back-pressure. The
+// source is destroyed on the executor, before the call ends.
+template <typename Response>
+class StreamSource {
+ public:
+  virtual ~StreamSource() = default;
+  // `message` holds what the previous call left in it. An error ends the stream with it.
+  virtual absl::StatusOr<Pulled> Next(Response& message) = 0;
+  // The client is gone: makes a blocked or later Next return soon. Any thread; must not block.
+  virtual void Cancel() {}
+};
+
+template <typename Response>
+using SourceOpener =
+    std::function<absl::StatusOr<std::unique_ptr<StreamSource<Response>>>(Waker waker)>;
+
+// One call. At any moment it is pulling (a task is queued or running), writing, idle (the source
+// had nothing), or done; only the pulling task calls StartWrite and Finish, so those need no lock.
+// Owned by itself until OnDone and by each task and wake-up under way.
+template <typename Response>
+class ServerStream final : public grpc::ServerWriteReactor<Response>,
+                           public std::enable_shared_from_this<ServerStream<Response>> {
+ public:
+  ServerStream(const CallRuntime& runtime, absl::string_view method,
+               grpc::CallbackServerContext* context, SourceOpener<Response> open)
+      : runtime_(runtime), method_(method), context_(context), open_(std::move(open)) {}
+
+  void Start() {
+    self_ = this->shared_from_this();
+    SchedulePull();
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!ok) cancelled_ = true;
+      state_ = State::kPulling;
+    }
+    SchedulePull();
+  }
+
+  void OnCancel() override {
+    std::shared_ptr<StreamSource<Response>> source;
+    bool was_idle;
+    {
+      absl::MutexLock lock(&mutex_);
+      cancelled_ = true;
+      source = source_;
+      was_idle = state_ == State::kIdle;
+      if (was_idle) state_ = State::kPulling;
+    }
+    if (source != nullptr) source->Cancel();
+    if (was_idle) SchedulePull();
+  }
+
+  void OnDone() override { self_.reset(); }
+
+ private:
+  enum class State { kPulling, kWriting, kIdle, kDone };
+
+  void SchedulePull() {
+    runtime_.executor.Schedule([stream = this->shared_from_this()] { stream->Pull(); });
+  }
+
+  void Wake() {
+    {
+      absl::MutexLock lock(&mutex_);
+      woken_ = true;
+      if (state_ != State::kIdle) return;
+      state_ = State::kPulling;
+    }
+    SchedulePull();
+  }
+
+  // One step, on the executor.
+  void Pull() {
+    {
+      absl::MutexLock lock(&mutex_);
+      woken_ = false;
+    }
+    if (absl::Status status = OpenIfNeeded(); !status.ok()) return End(std::move(status));
+    if (Cancelled()) return End(absl::CancelledError("the client cancelled the call"));
+    absl::StatusOr<Pulled> pulled = source_->Next(message_);
+    if (!pulled.ok()) return End(std::move(pulled).status());
+    switch (*pulled) {
+      case Pulled::kEnd:
+        return End(absl::OkStatus());
+      case Pulled::kMessage:
+        SetState(State::kWriting);
+        return this->StartWrite(&message_);
+      case Pulled::kNothing:
+        if (!TurnIdle()) SchedulePull();
+    }
+  }
+
+  // The source is made on the executor too, since opening reads requests, catalog and files.
+  absl::Status OpenIfNeeded() {
+    if (open_ == nullptr) return absl::OkStatus();
+    absl::StatusOr<Caller> caller = AdmitCall(runtime_, method_, *context_);
+    if (!caller.ok()) return std::move(caller).status();
+    auto source = open_([weak = this->weak_from_this()] {
+      if (auto stream = weak.lock()) stream->Wake();
+    });
+    open_ = nullptr;
+    if (!source.ok()) return std::move(source).status();
+    absl::MutexLock lock(&mutex_);
+    source_ = *std::move(source);
+    return absl::OkStatus();
+  }
+
+  void End(const absl::Status& status) {
+    std::shared_ptr<StreamSource<Response>> source;
+    {
+      absl::MutexLock lock(&mutex_);
+      state_ = State::kDone;
+      source = std::move(source_);
+    }
+    source.reset();
+    this->Finish(ToGrpcStatus(status));
+  }
+
+  bool Cancelled() {
+    absl::MutexLock lock(&mutex_);
+    return cancelled_;
+  }
+
+  void SetState(State state) {
+    absl::MutexLock lock(&mutex_);
+    state_ = state;
+  }
+
+  // False if a wake-up or a cancellation came meanwhile: then the stream stays pulling.
+  bool TurnIdle() {
+    absl::MutexLock lock(&mutex_);
+    if (woken_ || cancelled_) return false;
+    state_ = State::kIdle;
+    return true;
+  }
+
+  const CallRuntime runtime_;
+  const absl::string_view method_;
+  grpc::CallbackServerContext* const context_;
+  SourceOpener<Response> open_;  // null once called
+  std::shared_ptr<ServerStream> self_;
+  Response message_;
+
+  absl::Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kPulling;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  // Set and cleared by the pulling task under the lock; that task reads it without.
+  std::shared_ptr<StreamSource<Response>> source_;
+};
+
+// A server-streaming RPC: `open(waker)` is called on the executor once the caller is authorised; it
+// checks the request and returns the source, or the error that ends the call. `method` is a
+// literal.
+template <typename Response>
+grpc::ServerWriteReactor<Response>* ServeStream(const CallRuntime& runtime,
+                                                absl::string_view method,
+                                                grpc::CallbackServerContext* context,
+                                                SourceOpener<Response> open) {
+  auto stream = std::make_shared<ServerStream<Response>>(runtime, method, context, std::move(open));
+  stream->Start();
+  return stream.get();
+}
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_RPC_SERVER_STREAM_H_
