@@ -1,0 +1,198 @@
+// The durable memory of lorsad: jobs, their events, metrics and checkpoints, and the registered
+// activation sets, in one SQLite file.
+//
+// Protocol of a write:
+//   1. The caller's thread queues the write and waits.
+//   2. The one writer thread takes all that is queued, up to a bound, and opens a transaction.
+//   3. Each write runs under a savepoint of its own: one that fails (a lost race, an illegal edge,
+//      a stale attempt) is undone alone. Whatever a write decides, it decides on rows read here,
+//      inside the transaction, so what commits first wins.
+//   4. The transaction commits: one fsync for the whole group (WAL, synchronous=FULL).
+//   5. Only then does each caller get its result: what was answered OK is on the disk.
+// If 4 fails nothing of the group happened and each caller is told so: RESOURCE_EXHAUSTED for a
+// full or failing disk. The next group tries anew; there is nothing to repair.
+#ifndef LORSA_SERVER_CATALOG_CATALOG_H_
+#define LORSA_SERVER_CATALOG_CATALOG_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "lorsa/v1/activation_service.pb.h"
+#include "lorsa/v1/checkpoint_service.pb.h"
+#include "lorsa/v1/job.pb.h"
+#include "lorsa/v1/metric_service.pb.h"
+
+namespace lorsa::server {
+
+class CatalogWriter;
+class ConnectionPool;
+
+// A process on this machine, told apart from any other that had or will have its pid.
+struct ProcessIdentity {
+  std::string boot_id;      // /proc/sys/kernel/random/boot_id
+  int64_t pid = 0;          // 0 = not known
+  int64_t start_ticks = 0;  // since boot: field 22 of /proc/PID/stat
+  bool operator==(const ProcessIdentity&) const = default;
+};
+
+// A job as stored.
+struct JobRecord {
+  std::string id;
+  // Everything but progress and waiting_for, which are not durable.
+  v1::Job job;
+  // Process of the current attempt; pid 0 before it is known.
+  ProcessIdentity worker;
+  // RECOVERING: the next attempt is not launched earlier.
+  absl::Time not_before = absl::InfinitePast();
+  // Recoveries since the last new scheduled checkpoint.
+  int recoveries = 0;
+};
+
+struct NewJob {
+  std::string id;  // valid (base/identifiers.h)
+  v1::TrainingSpec spec;
+  v1::TrainingSpec resolved_spec;
+  std::string request_id;  // may be empty
+};
+
+// What one transaction does to a job; what is left empty stays as it is.
+struct JobChange {
+  // The new state; must be a legal edge from the current one. Empty: an event without a change of
+  // state.
+  std::optional<v1::JobState> state;
+  // Of the event and, with a new state, of the job.
+  std::string reason;
+  std::string message;
+  // Begins attempt number current + 1, known by the sha256 (hex) of its token.
+  std::optional<std::string> new_attempt_token_sha256;
+  std::optional<ProcessIdentity> worker;
+  std::optional<absl::Time> not_before;
+  std::optional<int> recoveries;
+  // Queue behind all others; a job is otherwise queued where its creation put it.
+  bool to_end_of_queue = false;
+};
+
+// Looks at the job as it is inside the transaction and says what to do, or refuses with an error,
+// which is handed on. Runs on the writer thread: quick, and without a call to the catalog.
+using JobDecision = std::function<absl::StatusOr<JobChange>(const JobRecord& current)>;
+
+// One attempt of one job.
+struct AttemptKey {
+  std::string job_id;
+  int attempt = 0;
+};
+
+struct JobFilter {
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // unspecified = all
+  // Only jobs created before this one; empty = from the newest. A job that does not exist gives
+  // INVALID_ARGUMENT.
+  std::string before_id;
+  int limit = 50;
+};
+
+struct MetricRange {
+  v1::MetricKind kind = v1::METRIC_KIND_UNSPECIFIED;
+  int64_t start_step = 0;
+  int64_t end_step = 0;  // exclusive; 0 = no end
+  int limit = 1000;
+};
+
+// All methods block and may be called from any thread, but not from a JobDecision. Errors:
+// NOT_FOUND for a job, set or checkpoint that is not there; RESOURCE_EXHAUSTED when the disk is
+// full or failing (nothing changed; try again later); DATA_LOSS for a damaged file.
+class Catalog {
+ public:
+  // Creates the file or opens it. FAILED_PRECONDITION, leaving it untouched, if a newer program
+  // wrote it.
+  static absl::StatusOr<std::unique_ptr<Catalog>> Open(const std::string& path);
+  // Finishes what is queued.
+  ~Catalog();
+
+  // --- Jobs ---
+
+  // Stores a QUEUED job with its first event (reason CREATED). The same id, request_id (not empty)
+  // and spec again return the job that the first call made; otherwise ALREADY_EXISTS for an id
+  // that is taken.
+  absl::StatusOr<JobRecord> CreateJob(const NewJob& job, absl::Time now);
+  absl::StatusOr<JobRecord> GetJob(absl::string_view id) const;
+  // Newest first.
+  absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter) const;
+  // All jobs that hold a slot (server/jobs/job_state.h), in queue order.
+  absl::StatusOr<std::vector<JobRecord>> ActiveJobs() const;
+  // The first `limit` QUEUED jobs, in queue order.
+  absl::StatusOr<std::vector<JobRecord>> QueuedJobs(int limit) const;
+  absl::StatusOr<int64_t> CountJobs(v1::JobState state) const;
+
+  // The one way in which a job changes: decision, row and event in one transaction. Returns the
+  // job after it. FAILED_PRECONDITION for an illegal edge.
+  absl::StatusOr<JobRecord> UpdateJob(absl::string_view id, absl::Time now,
+                                      const JobDecision& decision);
+
+  // Events with a higher revision, in order, at most `limit`.
+  absl::StatusOr<std::vector<v1::JobEvent>> ListEvents(absl::string_view job_id,
+                                                       int64_t after_revision, int limit) const;
+
+  // The attempt, current or past, whose token has this sha256 (hex). NOT_FOUND if none.
+  absl::StatusOr<AttemptKey> FindAttempt(absl::string_view token_sha256) const;
+
+  // --- What an attempt reports. ABORTED if it is no longer the current attempt of a job that has
+  // a worker: a stalled worker of an older attempt can change nothing. ---
+
+  // Stores points under (kind, step), in place of an older attempt's. A batch whose number is not
+  // above the last one stored for the attempt is dropped: it was sent again. `points` carry no
+  // sequence and their attempt is overwritten.
+  absl::Status PutMetrics(const AttemptKey& attempt, int64_t batch_number,
+                          const std::vector<v1::MetricPoint>& points);
+
+  // Stores a checkpoint and an event with reason CHECKPOINT. Its name, attempt, create_time and
+  // best are set here. `scheduled`, and of a higher step than all before: resets the count of
+  // recoveries. A checkpoint of the same step is replaced.
+  absl::Status PutCheckpoint(const AttemptKey& attempt, const v1::Checkpoint& checkpoint,
+                             bool scheduled, absl::Time now);
+
+  // --- Metrics ---
+
+  // Points of a job with a higher sequence, in order of sequence. `kind` unspecified = both.
+  absl::StatusOr<std::vector<v1::MetricPoint>> MetricsAfter(absl::string_view job_id,
+                                                            int64_t after_sequence,
+                                                            v1::MetricKind kind, int limit) const;
+  // In order of step.
+  absl::StatusOr<std::vector<v1::MetricPoint>> QueryMetrics(absl::string_view job_id,
+                                                            const MetricRange& range) const;
+
+  // --- Checkpoints ---
+
+  // Oldest step first, `best` set on one at most.
+  absl::StatusOr<std::vector<v1::Checkpoint>> ListCheckpoints(absl::string_view job_id) const;
+  absl::StatusOr<v1::Checkpoint> GetCheckpoint(absl::string_view job_id, int64_t step) const;
+  // OK if there is none.
+  absl::Status DeleteCheckpoint(absl::string_view job_id, int64_t step);
+
+  // --- Activation sets ---
+
+  // `set.name` is activationSets/ID. Storing the same path and manifest_sha256 again returns the
+  // first one stored; anything else under a taken id is ALREADY_EXISTS.
+  absl::StatusOr<v1::ActivationSet> CreateActivationSet(const v1::ActivationSet& set);
+  absl::StatusOr<v1::ActivationSet> GetActivationSet(absl::string_view id) const;
+  // In order of id, from the first id after `after_id` on.
+  absl::StatusOr<std::vector<v1::ActivationSet>> ListActivationSets(absl::string_view after_id,
+                                                                    int limit) const;
+
+ private:
+  Catalog(std::unique_ptr<CatalogWriter> writer, std::unique_ptr<ConnectionPool> readers);
+
+  const std::unique_ptr<CatalogWriter> writer_;
+  const std::unique_ptr<ConnectionPool> readers_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_CATALOG_CATALOG_H_

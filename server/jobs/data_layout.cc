@@ -1,0 +1,53 @@
+#include "server/jobs/data_layout.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/file_system.h"
+
+namespace lorsa::server {
+
+std::string DataLayout::LockFile() const { return JoinPath(root_, "lock"); }
+
+std::string DataLayout::EndpointFile() const { return JoinPath(root_, "endpoint"); }
+
+std::string DataLayout::CatalogFile() const { return JoinPath(root_, "catalog.sqlite"); }
+
+std::string DataLayout::JobFolder(absl::string_view job_id) const {
+  return absl::StrCat(JoinPath(root_, "jobs"), "/", job_id);
+}
+
+std::string DataLayout::AttemptFolder(absl::string_view job_id, int attempt) const {
+  return absl::StrFormat("%s/attempts/%04d", JobFolder(job_id), attempt);
+}
+
+std::string DataLayout::BootstrapFile(absl::string_view job_id, int attempt) const {
+  return JoinPath(AttemptFolder(job_id, attempt), "bootstrap.textproto");
+}
+
+std::string DataLayout::LogFile(absl::string_view job_id, int attempt) const {
+  return JoinPath(AttemptFolder(job_id, attempt), "worker.log");
+}
+
+std::string DataLayout::OutcomeFile(absl::string_view job_id, int attempt) const {
+  return JoinPath(AttemptFolder(job_id, attempt), "outcome.textproto");
+}
+
+std::string DataLayout::StagingFolder(absl::string_view job_id, int attempt) const {
+  return JoinPath(AttemptFolder(job_id, attempt), "staging");
+}
+
+std::string DataLayout::CheckpointsFolder(absl::string_view job_id) const {
+  return JoinPath(JobFolder(job_id), "checkpoints");
+}
+
+std::string DataLayout::CheckpointFolder(absl::string_view job_id, int64_t step) const {
+  return JoinPath(CheckpointsFolder(job_id), CheckpointId(step));
+}
+
+std::string DataLayout::TrashFolder(absl::string_view job_id) const {
+  return JoinPath(JobFolder(job_id), "trash");
+}
+
+std::string CheckpointId(int64_t step) { return absl::StrFormat("step-%09d", step); }
+
+}  // namespace lorsa::server

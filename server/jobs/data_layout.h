@@ -1,0 +1,53 @@
+// Where things lie below the data folder. Paths are built from validated ids and numbers only.
+//
+//   lock                        held by the running server (see data_folder_lock.h)
+//   endpoint                    "host:port" of the running server
+//   catalog.sqlite              see catalog/catalog.h
+//   jobs/ID/
+//     attempts/0001/            one folder per attempt
+//       bootstrap.textproto     WorkerBootstrap, mode 0600: it holds the attempt's token
+//       worker.log              what the worker printed
+//       outcome.textproto       WorkerOutcome, left by the worker when it ends
+//       staging/step-…/         checkpoints in the making
+//     checkpoints/step-…/       published checkpoints
+//     trash/                    what is being removed
+#ifndef LORSA_SERVER_JOBS_DATA_LAYOUT_H_
+#define LORSA_SERVER_JOBS_DATA_LAYOUT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace lorsa::server {
+
+// Immutable; thread-safe. `job_id` everywhere is a valid id (base/identifiers.h).
+class DataLayout {
+ public:
+  explicit DataLayout(std::string data_folder) : root_(std::move(data_folder)) {}
+
+  const std::string& root() const { return root_; }
+  std::string LockFile() const;
+  std::string EndpointFile() const;
+  std::string CatalogFile() const;
+
+  std::string JobFolder(absl::string_view job_id) const;
+  std::string AttemptFolder(absl::string_view job_id, int attempt) const;
+  std::string BootstrapFile(absl::string_view job_id, int attempt) const;
+  std::string LogFile(absl::string_view job_id, int attempt) const;
+  std::string OutcomeFile(absl::string_view job_id, int attempt) const;
+  std::string StagingFolder(absl::string_view job_id, int attempt) const;
+  std::string CheckpointsFolder(absl::string_view job_id) const;
+  std::string CheckpointFolder(absl::string_view job_id, int64_t step) const;
+  std::string TrashFolder(absl::string_view job_id) const;
+
+ private:
+  std::string root_;
+};
+
+// "step-000001000": what a checkpoint's folder and resource are called.
+std::string CheckpointId(int64_t step);
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_DATA_LAYOUT_H_

@@ -1,0 +1,51 @@
+// What the parts of this folder are set up with.
+#ifndef LORSA_SERVER_JOBS_JOB_ENVIRONMENT_H_
+#define LORSA_SERVER_JOBS_JOB_ENVIRONMENT_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/file_system.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/data_layout.h"
+#include "server/jobs/job_watch.h"
+#include "server/jobs/launcher.h"
+
+namespace lorsa::server {
+
+struct JobOptions {
+  int max_running_jobs = 1;
+  // How often processes, deadlines and the queue are looked at.
+  absl::Duration poll_interval = absl::Milliseconds(500);
+  // A worker that sends nothing for so long (before its hello, between heartbeats, or after the
+  // connection broke or the server restarted) is killed and counts as lost.
+  absl::Duration silence_timeout = absl::Seconds(60);
+  // From CancelJob to SIGKILL.
+  absl::Duration cancel_grace = absl::Seconds(30);
+  // Recoveries without a new scheduled checkpoint between them; one more loss and the job FAILED.
+  int max_recoveries = 5;
+  // Before the first recovery; doubles with each further one, up to max_backoff.
+  absl::Duration first_backoff = absl::Seconds(1);
+  absl::Duration max_backoff = absl::Seconds(60);
+};
+
+// What comes from outside; outlives whoever is given it. The functions may be called from any
+// thread.
+struct JobEnvironment {
+  Catalog& catalog;
+  FileSystem& fs;
+  Launcher& launcher;
+  JobWatchHub& watchers;
+  DataLayout layout;
+  std::function<absl::Time()> now;
+  // That many unpredictable bytes.
+  std::function<std::string(size_t)> random_bytes;
+};
+
+// random_bytes from getrandom(2).
+std::string SystemRandomBytes(size_t count);
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_JOB_ENVIRONMENT_H_

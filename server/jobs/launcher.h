@@ -1,0 +1,37 @@
+// Starts worker processes and watches over them.
+#ifndef LORSA_SERVER_JOBS_LAUNCHER_H_
+#define LORSA_SERVER_JOBS_LAUNCHER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/catalog/catalog.h"
+
+namespace lorsa::server {
+
+struct LaunchRequest {
+  std::string bootstrap_file;  // WorkerBootstrap, named on the worker's command line
+  std::string log_file;        // gets what the worker prints, appended
+};
+
+struct ProcessStatus {
+  bool alive = false;
+  // How it ended, if that is known: "exited with status 1", "was killed by signal 9 (Killed)".
+  std::string ending;
+};
+
+// All methods may be called from any thread. A worker outlives the server that launched it, so a
+// process is known by its identity and need not be a child of this one.
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+  virtual absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) = 0;
+  virtual ProcessStatus Check(const ProcessIdentity& process) = 0;
+  // Ends the process at once (SIGKILL); nothing if it is gone.
+  virtual void Kill(const ProcessIdentity& process) = 0;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_LAUNCHER_H_
