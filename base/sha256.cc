@@ -39,9 +39,8 @@ std::string Sha256Hex(absl::string_view data) {
   return hash.HexDigest();
 }
 
-absl::StatusOr<std::string> Sha256OfFile(FileSystem& fs, const std::string& path) {
+absl::StatusOr<uint64_t> HashFile(FileSystem& fs, const std::string& path, Sha256& hash) {
   LORSA_ASSIGN_OR_RETURN(auto file, fs.OpenForRead(path));
-  Sha256 hash;
   std::string buffer(1 << 20, '\0');
   for (uint64_t offset = 0; offset < file->size();) {
     const uint64_t n = std::min<uint64_t>(buffer.size(), file->size() - offset);
@@ -49,6 +48,12 @@ absl::StatusOr<std::string> Sha256OfFile(FileSystem& fs, const std::string& path
     hash.Update(absl::string_view(buffer.data(), n));
     offset += n;
   }
+  return file->size();
+}
+
+absl::StatusOr<std::string> Sha256OfFile(FileSystem& fs, const std::string& path) {
+  Sha256 hash;
+  LORSA_RETURN_IF_ERROR(HashFile(fs, path, hash).status());
   return hash.HexDigest();
 }
 

@@ -2,6 +2,7 @@
 #ifndef LORSA_BASE_SHA256_H_
 #define LORSA_BASE_SHA256_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -27,7 +28,10 @@ class Sha256 {
 
 std::string Sha256Hex(absl::string_view data);
 
-// Reads the file in pieces of 1 MiB. Errors are those of FileSystem.
+// Adds the contents of a file to `hash`, read in pieces of 1 MiB, and returns their length in bytes.
+// Errors are those of FileSystem.
+absl::StatusOr<uint64_t> HashFile(FileSystem& fs, const std::string& path, Sha256& hash);
+
 absl::StatusOr<std::string> Sha256OfFile(FileSystem& fs, const std::string& path);
 
 }  // namespace lorsa
