@@ -1,0 +1,17 @@
+// An activation set's manifest as the service's message.
+#ifndef LORSA_JOB_SPEC_DESCRIBE_SET_H_
+#define LORSA_JOB_SPEC_DESCRIBE_SET_H_
+
+#include "absl/strings/string_view.h"
+#include "activation_store/manifest.h"
+#include "lorsa/v1/activation_service.pb.h"
+
+namespace lorsa {
+
+// All that the manifest says; path, manifest_sha256 and register_time are the caller's. The name is
+// activationSets/`id`.
+v1::ActivationSet DescribeSet(const store::Manifest& manifest, absl::string_view id);
+
+}  // namespace lorsa
+
+#endif  // LORSA_JOB_SPEC_DESCRIBE_SET_H_

@@ -1,0 +1,94 @@
+// The end of an attempt:
+//   1. the run has published its last checkpoint, if it owes one
+//   2. the outcome goes to the outcome file, atomically: it counts even if no server is there
+//   3. the session delivers what metrics are left, then the outcome; the server records it
+//   4. the process exits
+// A crash before 2 is a lost worker: the server starts the next attempt.
+#include "trainer/worker/attempt.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/process_identity.h"
+#include "base/status_macros.h"
+#include "spdlog/spdlog.h"
+#include "trainer/train/training_run.h"
+#include "trainer/worker/config_from_spec.h"
+#include "trainer/worker/messages.h"
+#include "trainer/worker/remote_host.h"
+#include "trainer/worker/server_channel.h"
+#include "trainer/worker/server_session.h"
+
+namespace lorsa::worker {
+namespace {
+
+constexpr uint64_t kMaxBootstrapBytes = 64 << 10;
+constexpr absl::Duration kFinishTimeout = absl::Seconds(60);
+
+absl::StatusOr<v1::WorkerBootstrap> ReadBootstrap(FileSystem& fs, const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, kMaxBootstrapBytes));
+  v1::WorkerBootstrap bootstrap;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &bootstrap)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        " is not a WorkerBootstrap; only lorsad writes these, see --standalone for a run "
+        "without a server"));
+  }
+  return bootstrap;
+}
+
+// What the run came to, as the server is to record it; an error if this attempt has nothing to say
+// any more.
+absl::StatusOr<v1::WorkerOutcome> Conclude(const absl::StatusOr<trainer::RunOutcome>& result,
+                                           const absl::Status& session) {
+  if (absl::IsUnavailable(session)) {  // The server stayed away: as good as drained.
+    v1::WorkerOutcome outcome;
+    outcome.set_kind(v1::WorkerOutcome::KIND_DRAINED);
+    outcome.set_message(std::string(session.message()));
+    return outcome;
+  }
+  LORSA_RETURN_IF_ERROR(session);
+  return result.ok() ? ToMessage(*result) : FailedOutcome(result.status());
+}
+
+absl::StatusOr<trainer::RunOutcome> Train(const v1::Welcome& welcome, RemoteHost& host) {
+  LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config,
+                         ConfigFromSpec(welcome.resolved_spec(), welcome.activation_set()));
+  const std::vector<std::string> folders(welcome.checkpoint_folders().begin(),
+                                         welcome.checkpoint_folders().end());
+  return trainer::RunTraining(config, host, folders);
+}
+
+absl::Status WriteOutcome(FileSystem& fs, const std::string& path,
+                          const v1::WorkerOutcome& outcome) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(outcome, &text);
+  return WriteFileAtomically(fs, path, text);
+}
+
+}  // namespace
+
+absl::Status RunAttempt(FileSystem& fs, const std::string& bootstrap_file,
+                        const std::atomic<bool>& stop) {
+  LORSA_ASSIGN_OR_RETURN(const v1::WorkerBootstrap bootstrap, ReadBootstrap(fs, bootstrap_file));
+  LORSA_ASSIGN_OR_RETURN(ProcessIdentity self, IdentifySelf());
+  LORSA_RETURN_IF_ERROR(fs.CreateDirectories(bootstrap.staging_folder()));
+  spdlog::info("event=worker_start job={} attempt={}", bootstrap.job(), bootstrap.attempt());
+  ServerChannel channel(fs, bootstrap);
+  ServerSession session(channel, std::move(self));
+  LORSA_ASSIGN_OR_RETURN(const v1::Welcome welcome, session.Start());
+  RemoteHost host(fs, channel, session, welcome, stop);
+  const absl::StatusOr<trainer::RunOutcome> result = Train(welcome, host);
+  LORSA_ASSIGN_OR_RETURN(const v1::WorkerOutcome outcome, Conclude(result, session.status()));
+  spdlog::info("event=worker_end job={} attempt={} outcome={} message=\"{}\"", bootstrap.job(),
+               bootstrap.attempt(), v1::WorkerOutcome::Kind_Name(outcome.kind()),
+               outcome.message());
+  const absl::Status written = WriteOutcome(fs, bootstrap.outcome_file(), outcome);  // 2
+  const absl::Status finished = session.Finish(outcome, kFinishTimeout);             // 3
+  return finished.ok() ? absl::OkStatus() : written;
+}
+
+}  // namespace lorsa::worker

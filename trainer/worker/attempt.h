@@ -1,0 +1,21 @@
+// One attempt of a job under lorsad, from its bootstrap file to its outcome.
+#ifndef LORSA_TRAINER_WORKER_ATTEMPT_H_
+#define LORSA_TRAINER_WORKER_ATTEMPT_H_
+
+#include <atomic>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/file_system.h"
+
+namespace lorsa::worker {
+
+// Runs the attempt that `bootstrap_file` describes. `stop`, set from outside, makes it checkpoint
+// and end as if the server drained. OK if its outcome, whichever it was, was recorded by the server
+// or at least left in the outcome file; an error if this attempt is stale or could not begin.
+absl::Status RunAttempt(FileSystem& fs, const std::string& bootstrap_file,
+                        const std::atomic<bool>& stop);
+
+}  // namespace lorsa::worker
+
+#endif  // LORSA_TRAINER_WORKER_ATTEMPT_H_

@@ -1,0 +1,130 @@
+// Publication of a checkpoint:
+//   1. the run has written and fsynced the whole folder under staging/
+//   2. an older folder of the same step under checkpoints/ (a run repeated after a crash) goes
+//   3. rename staging/step-N to checkpoints/step-N
+//   4. fsync checkpoints/
+// A crash between 2 and 3 leaves the previous checkpoint as the newest.
+#include "trainer/worker/local_host.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "spdlog/spdlog.h"
+
+namespace lorsa::worker {
+namespace {
+
+constexpr absl::Duration kProgressInterval = absl::Seconds(5);
+constexpr absl::Duration kStopPollInterval = absl::Milliseconds(200);
+
+class LocalSource final : public trainer::SequenceSource {
+ public:
+  explicit LocalSource(std::unique_ptr<store::SequenceStream> stream)
+      : stream_(std::move(stream)) {}
+  absl::Status Next(store::Sequence& out) override { return stream_->Next(out); }
+
+ private:
+  std::unique_ptr<store::SequenceStream> stream_;
+};
+
+}  // namespace
+
+LocalHost::LocalHost(FileSystem& fs, std::shared_ptr<const store::ActivationSet> set, uint64_t seed,
+                     std::string output_folder, const std::atomic<bool>& stop)
+    : fs_(fs),
+      set_(std::move(set)),
+      seed_(seed),
+      output_folder_(std::move(output_folder)),
+      stop_(stop),
+      metrics_(JoinPath(output_folder_, "metrics.jsonl"), std::ios::app) {}
+
+absl::StatusOr<std::unique_ptr<LocalHost>> LocalHost::Create(
+    FileSystem& fs, std::shared_ptr<const store::ActivationSet> set, uint64_t seed,
+    const std::string& output_folder, const std::atomic<bool>& stop) {
+  LORSA_RETURN_IF_ERROR(fs.CreateDirectories(JoinPath(output_folder, "checkpoints")));
+  LORSA_RETURN_IF_ERROR(fs.RemoveAll(JoinPath(output_folder, "staging")));
+  LORSA_RETURN_IF_ERROR(fs.CreateDirectories(JoinPath(output_folder, "staging")));
+  return std::unique_ptr<LocalHost>(new LocalHost(fs, std::move(set), seed, output_folder, stop));
+}
+
+absl::StatusOr<std::vector<std::string>> LocalHost::CheckpointFolders() {
+  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(CheckpointsFolder()));
+  std::vector<std::string> folders;
+  for (const std::string& name : names) folders.push_back(JoinPath(CheckpointsFolder(), name));
+  std::reverse(folders.begin(), folders.end());  // Names sort by step.
+  return folders;
+}
+
+absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> LocalHost::Open(store::Subset subset,
+                                                                         int64_t cursor) {
+  LORSA_ASSIGN_OR_RETURN(
+      auto stream,
+      store::SequenceStream::Open(set_, {.subset = subset, .seed = seed_, .cursor = cursor}));
+  return std::make_unique<LocalSource>(std::move(stream));
+}
+
+absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> LocalHost::OpenTraining(int64_t cursor) {
+  return Open(store::Subset::kTraining, cursor);
+}
+
+absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> LocalHost::OpenHeldOut() {
+  return Open(store::Subset::kHeldOut, 0);
+}
+
+absl::StatusOr<std::string> LocalHost::LoadAttentionWeights() {
+  const auto& record = set_->manifest().attention_weights;
+  if (!record.has_value()) {
+    return absl::NotFoundError(absl::StrCat(set_->folder(), " has no attention.safetensors"));
+  }
+  return JoinPath(set_->folder(), record->file);
+}
+
+void LocalHost::ReportMetrics(const trainer::MetricPoint& point) {
+  const bool evaluation = point.kind == trainer::MetricKind::kEvaluation;
+  const nlohmann::json line = {{"kind", evaluation ? "evaluation" : "training"},
+                               {"step", point.step},
+                               {"tokens", point.tokens},
+                               {"values", point.values}};
+  metrics_ << line.dump() << std::endl;
+  if (evaluation) spdlog::info("evaluation={}", line.dump());
+}
+
+void LocalHost::ReportProgress(const trainer::Progress& progress) {
+  if (Now() - last_progress_ < kProgressInterval) return;
+  last_progress_ = Now();
+  spdlog::info("phase={} step={}/{} tokens={}/{} loss={:.4g} l0={:.1f} tokens_per_second={:.0f}",
+               progress.phase, progress.step, progress.total_steps, progress.tokens,
+               progress.total_tokens, progress.loss, progress.l0, progress.tokens_per_second);
+}
+
+void LocalHost::ReportWaiting(absl::string_view condition) {
+  spdlog::warn("waiting_for={}", std::string(condition));
+}
+
+void LocalHost::ReportWarning(absl::string_view message) {
+  spdlog::warn("{}", std::string(message));
+}
+
+absl::Status LocalHost::PublishCheckpoint(const trainer::StagedCheckpoint& checkpoint) {
+  const std::string published = JoinPath(CheckpointsFolder(), checkpoint.folder);
+  LORSA_RETURN_IF_ERROR(fs_.RemoveAll(published));                // 2
+  LORSA_RETURN_IF_ERROR(fs_.Rename(checkpoint.path, published));  // 3
+  LORSA_RETURN_IF_ERROR(fs_.SyncDirectory(CheckpointsFolder()));  // 4
+  spdlog::info("checkpoint={}", published);
+  return absl::OkStatus();
+}
+
+trainer::StopRequest LocalHost::stop_requested() {
+  return stop_ ? trainer::StopRequest::kDrain : trainer::StopRequest::kNone;
+}
+
+void LocalHost::Sleep(absl::Duration duration) {
+  const absl::Time end = Now() + duration;
+  while (Now() < end && !stop_) absl::SleepFor(std::min(kStopPollInterval, end - Now()));
+}
+
+}  // namespace lorsa::worker

@@ -1,0 +1,62 @@
+// A run's world without a server: a sealed set on this machine, checkpoints renamed into an output
+// folder, reports as log lines and as one JSON line each in metrics.jsonl.
+#ifndef LORSA_TRAINER_WORKER_LOCAL_HOST_H_
+#define LORSA_TRAINER_WORKER_LOCAL_HOST_H_
+
+#include <atomic>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "activation_store/activation_set.h"
+#include "activation_store/sequence_stream.h"
+#include "base/file_system.h"
+#include "trainer/train/run_host.h"
+
+namespace lorsa::worker {
+
+class LocalHost final : public trainer::RunHost {
+ public:
+  // Makes `output_folder` with checkpoints/ and staging/ in it. `fs` outlives the host. `stop` is
+  // set from outside (a signal) and makes the run checkpoint and end.
+  static absl::StatusOr<std::unique_ptr<LocalHost>> Create(
+      FileSystem& fs, std::shared_ptr<const store::ActivationSet> set, uint64_t seed,
+      const std::string& output_folder, const std::atomic<bool>& stop);
+
+  // Published checkpoints, newest first.
+  absl::StatusOr<std::vector<std::string>> CheckpointFolders();
+
+  absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> OpenTraining(int64_t cursor) override;
+  absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> OpenHeldOut() override;
+  absl::StatusOr<std::string> LoadAttentionWeights() override;
+  void ReportMetrics(const trainer::MetricPoint& point) override;
+  void ReportProgress(const trainer::Progress& progress) override;
+  void ReportWaiting(absl::string_view condition) override;
+  void ReportWarning(absl::string_view message) override;
+  std::string staging_folder() override { return JoinPath(output_folder_, "staging"); }
+  absl::Status PublishCheckpoint(const trainer::StagedCheckpoint& checkpoint) override;
+  trainer::StopRequest stop_requested() override;
+  absl::Time Now() override { return absl::Now(); }
+  void Sleep(absl::Duration duration) override;
+  FileSystem& file_system() override { return fs_; }
+
+ private:
+  LocalHost(FileSystem& fs, std::shared_ptr<const store::ActivationSet> set, uint64_t seed,
+            std::string output_folder, const std::atomic<bool>& stop);
+  absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> Open(store::Subset subset,
+                                                                int64_t cursor);
+  std::string CheckpointsFolder() const { return JoinPath(output_folder_, "checkpoints"); }
+
+  FileSystem& fs_;
+  const std::shared_ptr<const store::ActivationSet> set_;
+  const uint64_t seed_;
+  const std::string output_folder_;
+  const std::atomic<bool>& stop_;
+  std::ofstream metrics_;
+  absl::Time last_progress_ = absl::InfinitePast();
+};
+
+}  // namespace lorsa::worker
+
+#endif  // LORSA_TRAINER_WORKER_LOCAL_HOST_H_

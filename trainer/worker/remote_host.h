@@ -1,0 +1,57 @@
+// A run's world when lorsad is on the other side: data by StreamSequences, reports and checkpoints
+// through the session.
+#ifndef LORSA_TRAINER_WORKER_REMOTE_HOST_H_
+#define LORSA_TRAINER_WORKER_REMOTE_HOST_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/file_system.h"
+#include "lorsa/v1/worker_service.pb.h"
+#include "trainer/train/run_host.h"
+#include "trainer/worker/server_channel.h"
+#include "trainer/worker/server_session.h"
+
+namespace lorsa::worker {
+
+class RemoteHost final : public trainer::RunHost {
+ public:
+  // All references outlive the host. `stop` is set from outside (a signal) and counts as a drain.
+  RemoteHost(FileSystem& fs, ServerChannel& channel, ServerSession& session, v1::Welcome welcome,
+             const std::atomic<bool>& stop)
+      : fs_(fs), channel_(channel), session_(session), welcome_(std::move(welcome)), stop_(stop) {}
+
+  absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> OpenTraining(int64_t cursor) override;
+  absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> OpenHeldOut() override;
+  absl::StatusOr<std::string> LoadAttentionWeights() override;
+
+  void ReportMetrics(const trainer::MetricPoint& point) override;
+  void ReportProgress(const trainer::Progress& progress) override;
+  void ReportWaiting(absl::string_view condition) override;
+  void ReportWarning(absl::string_view message) override;
+
+  std::string staging_folder() override { return channel_.bootstrap().staging_folder(); }
+  absl::Status PublishCheckpoint(const trainer::StagedCheckpoint& checkpoint) override;
+
+  // A session that ended counts as kCancel: nothing of this attempt can be published any more.
+  trainer::StopRequest stop_requested() override;
+
+  absl::Time Now() override { return absl::Now(); }
+  void Sleep(absl::Duration duration) override;
+  FileSystem& file_system() override { return fs_; }
+
+ private:
+  std::unique_ptr<trainer::SequenceSource> Open(v1::SequenceSubset subset, int64_t cursor,
+                                                int64_t end);
+
+  FileSystem& fs_;
+  ServerChannel& channel_;
+  ServerSession& session_;
+  const v1::Welcome welcome_;
+  const std::atomic<bool>& stop_;
+};
+
+}  // namespace lorsa::worker
+
+#endif  // LORSA_TRAINER_WORKER_REMOTE_HOST_H_

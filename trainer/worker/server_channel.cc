@@ -1,0 +1,56 @@
+#include "trainer/worker/server_channel.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace lorsa::worker {
+namespace {
+
+constexpr uint64_t kMaxEndpointBytes = 1024;
+// One sequence, input and output, is at most 1 GiB (docs/activation_format.md); gRPC counts in int.
+constexpr int kMaxMessageBytes = (1 << 30) + (64 << 20);
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> ServerChannel::Get() {
+  auto contents = ReadFile(fs_, bootstrap_.endpoint_file(), kMaxEndpointBytes);
+  if (!contents.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("the server is not running: ", contents.status().message()));
+  }
+  const std::string address(absl::StripAsciiWhitespace(*contents));
+  absl::MutexLock lock(&mutex_);
+  if (channel_ == nullptr || address != address_) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+    channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+    address_ = address;
+  }
+  return channel_;
+}
+
+void ServerChannel::Authorize(grpc::ClientContext& context) const {
+  context.AddMetadata("authorization", absl::StrCat("Bearer ", bootstrap_.token()));
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+bool IsTransient(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:  // the server's side of a stream went away
+    case absl::StatusCode::kInternal:   // a reset stream
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kDeadlineExceeded:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace lorsa::worker

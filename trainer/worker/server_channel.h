@@ -1,0 +1,50 @@
+// How the worker finds the server and proves who it is.
+#ifndef LORSA_TRAINER_WORKER_SERVER_CHANNEL_H_
+#define LORSA_TRAINER_WORKER_SERVER_CHANNEL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/file_system.h"
+#include "lorsa/v1/worker_service.pb.h"
+
+namespace lorsa::worker {
+
+// One channel to wherever the endpoint file says that the server is now. Thread-safe.
+class ServerChannel {
+ public:
+  ServerChannel(FileSystem& fs, v1::WorkerBootstrap bootstrap)
+      : fs_(fs), bootstrap_(std::move(bootstrap)) {}
+
+  // Reads the endpoint file and gives the channel to it, a new one only if the address changed.
+  // UNAVAILABLE if there is no endpoint file: the server is down.
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> Get();
+
+  // Puts this attempt's token on a call.
+  void Authorize(grpc::ClientContext& context) const;
+
+  const v1::WorkerBootstrap& bootstrap() const { return bootstrap_; }
+
+ private:
+  FileSystem& fs_;
+  const v1::WorkerBootstrap bootstrap_;
+  absl::Mutex mutex_;
+  std::string address_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The absl form of a gRPC status: same code, same message.
+absl::Status FromGrpc(const grpc::Status& status);
+
+// Whether a call that failed with `status` may succeed when tried again: the connection broke or
+// the server is restarting.
+bool IsTransient(const absl::Status& status);
+
+}  // namespace lorsa::worker
+
+#endif  // LORSA_TRAINER_WORKER_SERVER_CHANNEL_H_

@@ -1,0 +1,50 @@
+#include "trainer/worker/standalone.h"
+
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "activation_store/activation_set.h"
+#include "base/status_macros.h"
+#include "job_spec/describe_set.h"
+#include "job_spec/resolve.h"
+#include "job_spec/spec_text.h"
+#include "spdlog/spdlog.h"
+#include "trainer/train/training_run.h"
+#include "trainer/worker/config_from_spec.h"
+#include "trainer/worker/local_host.h"
+
+namespace lorsa::worker {
+namespace {
+
+absl::Status ViolationsError(const std::vector<FieldViolation>& violations) {
+  std::string message = "the specification cannot be run:";
+  for (const FieldViolation& violation : violations) {
+    absl::StrAppend(&message, "\n  ", violation.field, " ", violation.description);
+  }
+  return absl::InvalidArgumentError(message);
+}
+
+}  // namespace
+
+absl::Status RunStandalone(FileSystem& fs, const StandaloneOptions& options,
+                           const std::atomic<bool>& stop) {
+  LORSA_ASSIGN_OR_RETURN(const v1::TrainingSpec spec, ReadTrainingSpec(fs, options.spec_file));
+  LORSA_ASSIGN_OR_RETURN(const auto set, store::ActivationSet::Open(fs, options.set_folder));
+  const v1::ActivationSet description = DescribeSet(set->manifest(), spec.activation_set());
+  const ResolvedSpec resolved =
+      ResolveTrainingSpec(spec, description, static_cast<int>(std::thread::hardware_concurrency()));
+  if (!resolved.ok()) return ViolationsError(resolved.violations);
+  LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config,
+                         ConfigFromSpec(resolved.spec, description));
+  LORSA_ASSIGN_OR_RETURN(const auto host, LocalHost::Create(fs, set, resolved.spec.seed(),
+                                                            options.output_folder, stop));
+  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> checkpoints, host->CheckpointFolders());
+  LORSA_ASSIGN_OR_RETURN(const trainer::RunOutcome outcome,
+                         trainer::RunTraining(config, *host, checkpoints));
+  spdlog::info("event=run_end step={} tokens={} message=\"{}\"", outcome.step, outcome.tokens,
+               outcome.message);
+  return absl::OkStatus();
+}
+
+}  // namespace lorsa::worker

@@ -1,0 +1,26 @@
+// The same run without a server: for debugging, and for machines where none may run.
+#ifndef LORSA_TRAINER_WORKER_STANDALONE_H_
+#define LORSA_TRAINER_WORKER_STANDALONE_H_
+
+#include <atomic>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/file_system.h"
+
+namespace lorsa::worker {
+
+struct StandaloneOptions {
+  std::string spec_file;      // a TrainingSpec, textproto or (named *.json) JSON
+  std::string set_folder;     // a sealed activation set
+  std::string output_folder;  // checkpoints/, metrics.jsonl; a run that is there is resumed
+};
+
+// Trains to the end, or checkpoints and returns OK when `stop` is set. INVALID_ARGUMENT lists every
+// problem of the specification, a line each.
+absl::Status RunStandalone(FileSystem& fs, const StandaloneOptions& options,
+                           const std::atomic<bool>& stop);
+
+}  // namespace lorsa::worker
+
+#endif  // LORSA_TRAINER_WORKER_STANDALONE_H_
