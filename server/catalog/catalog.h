@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/process_identity.h"
 #include "lorsa/v1/activation_service.pb.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "lorsa/v1/job.pb.h"
@@ -34,14 +35,6 @@ namespace lorsa::server {
 
 class CatalogWriter;
 class ConnectionPool;
-
-// A process on this machine, told apart from any other that had or will have its pid.
-struct ProcessIdentity {
-  std::string boot_id;      // /proc/sys/kernel/random/boot_id
-  int64_t pid = 0;          // 0 = not known
-  int64_t start_ticks = 0;  // since boot: field 22 of /proc/PID/stat
-  bool operator==(const ProcessIdentity&) const = default;
-};
 
 // A job as stored.
 struct JobRecord {

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/catalog/catalog.h"
+#include "base/process_identity.h"
 
 namespace lorsa::server {
 

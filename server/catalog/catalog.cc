@@ -1,0 +1,190 @@
+#include "server/catalog/catalog.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/catalog/catalog_writer.h"
+#include "server/catalog/checkpoint_table.h"
+#include "server/catalog/connection_pool.h"
+#include "server/catalog/job_table.h"
+#include "server/catalog/metric_table.h"
+#include "server/catalog/schema.h"
+#include "server/catalog/set_table.h"
+#include "server/catalog/sqlite.h"
+#include "server/jobs/data_layout.h"
+#include "server/jobs/job_state.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr int kMaxActiveJobs = 10'000;
+
+// A write that gives back what it made.
+template <typename T>
+absl::StatusOr<T> WriteFor(CatalogWriter& writer,
+                           const std::function<absl::StatusOr<T>(Connection&)>& write) {
+  absl::StatusOr<T> result = absl::InternalError("the write was not run");
+  LORSA_RETURN_IF_ERROR(writer.Write([&](Connection& connection) {
+    result = write(connection);
+    return result.status();
+  }));
+  return result;
+}
+
+}  // namespace
+
+Catalog::Catalog(std::unique_ptr<CatalogWriter> writer, std::unique_ptr<ConnectionPool> readers)
+    : writer_(std::move(writer)), readers_(std::move(readers)) {}
+
+Catalog::~Catalog() = default;
+
+absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::Open(path));
+  LORSA_RETURN_IF_ERROR(PrepareSchema(*connection));
+  return std::unique_ptr<Catalog>(
+      new Catalog(std::make_unique<CatalogWriter>(std::move(connection)),
+                  std::make_unique<ConnectionPool>(path)));
+}
+
+absl::StatusOr<JobRecord> Catalog::CreateJob(const NewJob& job, absl::Time now) {
+  return WriteFor<JobRecord>(*writer_, [&](Connection& connection) -> absl::StatusOr<JobRecord> {
+    LORSA_ASSIGN_OR_RETURN(StoredJob stored, InsertJob(connection, job, now));
+    return std::move(stored.record);
+  });
+}
+
+absl::StatusOr<JobRecord> Catalog::GetJob(absl::string_view id) const {
+  return readers_->Run([&](Connection& connection) -> absl::StatusOr<JobRecord> {
+    LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(connection, id));
+    return std::move(stored.record);
+  });
+}
+
+absl::StatusOr<std::vector<JobRecord>> Catalog::ListJobs(const JobFilter& filter) const {
+  return readers_->Run([&](Connection& connection) { return ReadJobs(connection, filter); });
+}
+
+absl::StatusOr<std::vector<JobRecord>> Catalog::ActiveJobs() const {
+  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::vector<JobRecord>> {
+    std::vector<JobRecord> active;
+    for (int state = 0; state < v1::JobState_ARRAYSIZE; ++state) {
+      if (!HoldsSlot(static_cast<v1::JobState>(state))) continue;
+      LORSA_ASSIGN_OR_RETURN(
+          std::vector<JobRecord> jobs,
+          ReadJobsInState(connection, static_cast<v1::JobState>(state), kMaxActiveJobs));
+      std::move(jobs.begin(), jobs.end(), std::back_inserter(active));
+    }
+    return active;
+  });
+}
+
+absl::StatusOr<std::vector<JobRecord>> Catalog::QueuedJobs(int limit) const {
+  return readers_->Run([&](Connection& connection) {
+    return ReadJobsInState(connection, v1::JOB_STATE_QUEUED, limit);
+  });
+}
+
+absl::StatusOr<int64_t> Catalog::CountJobs(v1::JobState state) const {
+  return readers_->Run([&](Connection& connection) { return CountJobsInState(connection, state); });
+}
+
+absl::StatusOr<JobRecord> Catalog::UpdateJob(absl::string_view id, absl::Time now,
+                                             const JobDecision& decision) {
+  return WriteFor<JobRecord>(*writer_, [&](Connection& connection) -> absl::StatusOr<JobRecord> {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob before, ReadJob(connection, id));
+    LORSA_ASSIGN_OR_RETURN(const JobChange change, decision(before.record));
+    LORSA_RETURN_IF_ERROR(ApplyChange(connection, before, change, now));
+    LORSA_ASSIGN_OR_RETURN(StoredJob after, ReadJob(connection, id));
+    return std::move(after.record);
+  });
+}
+
+absl::StatusOr<std::vector<v1::JobEvent>> Catalog::ListEvents(absl::string_view job_id,
+                                                              int64_t after_revision,
+                                                              int limit) const {
+  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::vector<v1::JobEvent>> {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
+    return ReadEvents(connection, job, after_revision, limit);
+  });
+}
+
+absl::StatusOr<AttemptKey> Catalog::FindAttempt(absl::string_view token_sha256) const {
+  return readers_->Run(
+      [&](Connection& connection) { return ReadAttempt(connection, token_sha256); });
+}
+
+absl::Status Catalog::PutMetrics(const AttemptKey& attempt, int64_t batch_number,
+                                 const std::vector<v1::MetricPoint>& points) {
+  return writer_->Write([&](Connection& connection) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, RequireCurrent(connection, attempt));
+    return StoreMetrics(connection, job, batch_number, points);
+  });
+}
+
+absl::Status Catalog::PutCheckpoint(const AttemptKey& attempt, const v1::Checkpoint& checkpoint,
+                                    bool scheduled, absl::Time now) {
+  return writer_->Write([&](Connection& connection) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, RequireCurrent(connection, attempt));
+    return StoreCheckpoint(connection, job, checkpoint, scheduled, now);
+  });
+}
+
+absl::StatusOr<std::vector<v1::MetricPoint>> Catalog::MetricsAfter(absl::string_view job_id,
+                                                                   int64_t after_sequence,
+                                                                   v1::MetricKind kind,
+                                                                   int limit) const {
+  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::vector<v1::MetricPoint>> {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
+    return ReadMetricsAfter(connection, job, after_sequence, kind, limit);
+  });
+}
+
+absl::StatusOr<std::vector<v1::MetricPoint>> Catalog::QueryMetrics(absl::string_view job_id,
+                                                                   const MetricRange& range) const {
+  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::vector<v1::MetricPoint>> {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
+    return ReadMetricRange(connection, job, range);
+  });
+}
+
+absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::ListCheckpoints(
+    absl::string_view job_id) const {
+  return readers_->Run([&](Connection& connection) { return ReadCheckpoints(connection, job_id); });
+}
+
+absl::StatusOr<v1::Checkpoint> Catalog::GetCheckpoint(absl::string_view job_id,
+                                                      int64_t step) const {
+  // `best` depends on the others, of which there are few.
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all, ListCheckpoints(job_id));
+  for (const v1::Checkpoint& checkpoint : all) {
+    if (checkpoint.step() == step) return checkpoint;
+  }
+  return absl::NotFoundError(absl::StrCat("job ", job_id, " has no checkpoint ", CheckpointId(step),
+                                          "; list its checkpoints to see those that it keeps"));
+}
+
+absl::Status Catalog::DeleteCheckpoint(absl::string_view job_id, int64_t step) {
+  return writer_->Write([&](Connection& connection) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
+    return RemoveCheckpoint(connection, job, step);
+  });
+}
+
+absl::StatusOr<v1::ActivationSet> Catalog::CreateActivationSet(const v1::ActivationSet& set) {
+  return WriteFor<v1::ActivationSet>(
+      *writer_, [&](Connection& connection) { return StoreActivationSet(connection, set); });
+}
+
+absl::StatusOr<v1::ActivationSet> Catalog::GetActivationSet(absl::string_view id) const {
+  return readers_->Run([&](Connection& connection) { return ReadActivationSet(connection, id); });
+}
+
+absl::StatusOr<std::vector<v1::ActivationSet>> Catalog::ListActivationSets(
+    absl::string_view after_id, int limit) const {
+  return readers_->Run(
+      [&](Connection& connection) { return ReadActivationSets(connection, after_id, limit); });
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,85 @@
+// The numbers are those of the protocol in catalog.h.
+#include "server/catalog/catalog_writer.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace lorsa::server {
+namespace {
+
+// Bounds how long one caller waits for the others of its group.
+constexpr size_t kMaxGroup = 256;
+
+}  // namespace
+
+CatalogWriter::CatalogWriter(std::unique_ptr<Connection> connection)
+    : connection_(std::move(connection)), thread_([this] { Run(); }) {}
+
+CatalogWriter::~CatalogWriter() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+absl::Status CatalogWriter::Write(const std::function<absl::Status(Connection&)>& write) {
+  Pending pending{write};
+  absl::MutexLock lock(&mu_);
+  queue_.push_back(&pending);  // 1
+  mu_.Await(absl::Condition(&pending.done));
+  return pending.result;
+}
+
+void CatalogWriter::Run() {
+  for (std::vector<Pending*> group = TakeGroup(); !group.empty(); group = TakeGroup()) {
+    CommitGroup(group);
+    absl::MutexLock lock(&mu_);
+    for (Pending* pending : group) pending->done = true;  // 5
+  }
+}
+
+std::vector<CatalogWriter::Pending*> CatalogWriter::TakeGroup() {
+  absl::MutexLock lock(&mu_);
+  const auto ready = [this]()
+                         ABSL_SHARED_LOCKS_REQUIRED(mu_) { return stopping_ || !queue_.empty(); };
+  mu_.Await(absl::Condition(&ready));
+  std::vector<Pending*> group;  // 2
+  while (!queue_.empty() && group.size() < kMaxGroup) {
+    group.push_back(queue_.front());
+    queue_.pop_front();
+  }
+  return group;
+}
+
+void CatalogWriter::CommitGroup(const std::vector<Pending*>& group) {
+  const absl::Status status = RunGroup(group);
+  if (status.ok()) return;
+  if (connection_->in_transaction()) {
+    connection_->Execute("ROLLBACK").IgnoreError();  // The first error is the one to report.
+  }
+  for (Pending* pending : group) {
+    if (pending->result.ok()) pending->result = status;
+  }
+}
+
+absl::Status CatalogWriter::RunGroup(const std::vector<Pending*>& group) {
+  LORSA_RETURN_IF_ERROR(connection_->Execute("BEGIN IMMEDIATE"));
+  for (Pending* pending : group) {
+    LORSA_RETURN_IF_ERROR(RunUnderSavepoint(*pending));
+  }
+  return connection_->Execute("COMMIT");  // 4
+}
+
+// 3. An error returned is that of the whole group.
+absl::Status CatalogWriter::RunUnderSavepoint(Pending& pending) {
+  LORSA_RETURN_IF_ERROR(connection_->Execute("SAVEPOINT one_write"));
+  pending.result = pending.write(*connection_);
+  // A full disk makes SQLite roll the whole transaction back.
+  if (!connection_->in_transaction()) return pending.result;
+  return connection_->Execute(pending.result.ok() ? "RELEASE one_write"
+                                                  : "ROLLBACK TO one_write; RELEASE one_write");
+}
+
+}  // namespace lorsa::server

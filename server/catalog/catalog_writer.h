@@ -1,0 +1,51 @@
+// The one thread that writes to the catalog, in groups: steps 1 to 5 of the protocol in catalog.h.
+#ifndef LORSA_SERVER_CATALOG_CATALOG_WRITER_H_
+#define LORSA_SERVER_CATALOG_CATALOG_WRITER_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "server/catalog/sqlite.h"
+
+namespace lorsa::server {
+
+// Thread-safe.
+class CatalogWriter {
+ public:
+  explicit CatalogWriter(std::unique_ptr<Connection> connection);
+  // Finishes what is queued.
+  ~CatalogWriter();
+
+  // Runs `write` on the writer thread inside a transaction; returns once that has committed, or the
+  // error of `write` or of the commit. In each case of an error nothing of `write` happened.
+  absl::Status Write(const std::function<absl::Status(Connection&)>& write);
+
+ private:
+  struct Pending {
+    const std::function<absl::Status(Connection&)>& write;
+    absl::Status result;
+    bool done = false;
+  };
+
+  void Run();
+  std::vector<Pending*> TakeGroup();
+  void CommitGroup(const std::vector<Pending*>& group);
+  absl::Status RunGroup(const std::vector<Pending*>& group);
+  absl::Status RunUnderSavepoint(Pending& pending);
+
+  const std::unique_ptr<Connection> connection_;  // of the writer thread alone
+  absl::Mutex mu_;
+  std::deque<Pending*> queue_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_CATALOG_CATALOG_WRITER_H_

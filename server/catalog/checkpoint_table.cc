@@ -1,0 +1,111 @@
+#include "server/catalog/checkpoint_table.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/jobs/data_layout.h"
+
+namespace lorsa::server {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+
+absl::StatusOr<v1::Checkpoint> CheckpointFromRow(const Statement& row, absl::string_view job_id) {
+  v1::Checkpoint checkpoint;
+  if (!checkpoint.ParseFromString(row.Bytes(4))) {
+    return absl::DataLossError(absl::StrCat("catalog: a checkpoint of job ", job_id,
+                                            " is damaged; restore the catalog from a backup"));
+  }
+  checkpoint.set_step(row.Int(0));
+  checkpoint.set_name(
+      absl::StrCat("jobs/", job_id, "/checkpoints/", CheckpointId(checkpoint.step())));
+  checkpoint.set_attempt(static_cast<int>(row.Int(1)));
+  checkpoint.set_tokens(row.Int(2));
+  *checkpoint.mutable_create_time() = TimeUtil::NanosecondsToTimestamp(row.Int(3));
+  if (!row.IsNull(5)) checkpoint.set_fvu(row.Double(5));
+  return checkpoint;
+}
+
+// The lowest FVU; of equal ones the later step, as in job_table.cc.
+void MarkBest(std::vector<v1::Checkpoint>& checkpoints) {
+  v1::Checkpoint* best = nullptr;
+  for (v1::Checkpoint& checkpoint : checkpoints) {
+    if (!checkpoint.has_fvu()) continue;
+    if (best == nullptr || checkpoint.fvu() <= best->fvu()) best = &checkpoint;
+  }
+  if (best != nullptr) best->set_best(true);
+}
+
+absl::Status StoreRow(Connection& connection, const StoredJob& job,
+                      const v1::Checkpoint& checkpoint, absl::Time now) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(
+          "INSERT OR REPLACE INTO checkpoints (job, step, attempt, tokens, create_time, files, fvu)"
+          " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"));
+  v1::Checkpoint files;
+  *files.mutable_files() = checkpoint.files();
+  statement.Bind(job.number)
+      .Bind(static_cast<int64_t>(checkpoint.step()))
+      .Bind(static_cast<int64_t>(job.record.job.attempt()))
+      .Bind(static_cast<int64_t>(checkpoint.tokens()))
+      .Bind(absl::ToUnixNanos(now))
+      .BindBlob(files.SerializeAsString());
+  if (checkpoint.has_fvu()) {
+    statement.Bind(checkpoint.fvu());
+  } else {
+    statement.BindNull();
+  }
+  return statement.Run();
+}
+
+absl::StatusOr<bool> IsNewestStep(Connection& connection, const StoredJob& job, int64_t step) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("SELECT COUNT(*) FROM checkpoints WHERE job = ?1 AND step >= ?2"));
+  LORSA_RETURN_IF_ERROR(statement.Bind(job.number).Bind(step).Step().status());
+  return statement.Int(0) == 0;
+}
+
+}  // namespace
+
+absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
+                             const v1::Checkpoint& checkpoint, bool scheduled, absl::Time now) {
+  LORSA_ASSIGN_OR_RETURN(const bool newest, IsNewestStep(connection, job, checkpoint.step()));
+  LORSA_RETURN_IF_ERROR(StoreRow(connection, job, checkpoint, now));
+  JobChange change;
+  change.reason = "CHECKPOINT";
+  change.message = absl::StrCat("checkpoint ", CheckpointId(checkpoint.step()), " is published");
+  if (checkpoint.has_fvu()) absl::StrAppend(&change.message, ", FVU ", checkpoint.fvu());
+  if (scheduled && newest) change.recoveries = 0;
+  return ApplyChange(connection, job, change, now);
+}
+
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connection,
+                                                            absl::string_view job_id) {
+  LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("SELECT step, attempt, tokens, create_time, files, fvu FROM checkpoints"
+                         " WHERE job = ?1 ORDER BY step"));
+  statement.Bind(job);
+  std::vector<v1::Checkpoint> checkpoints;
+  while (true) {
+    LORSA_ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) break;
+    LORSA_ASSIGN_OR_RETURN(v1::Checkpoint checkpoint, CheckpointFromRow(statement, job_id));
+    checkpoints.push_back(std::move(checkpoint));
+  }
+  MarkBest(checkpoints);
+  return checkpoints;
+}
+
+absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("DELETE FROM checkpoints WHERE job = ?1 AND step = ?2"));
+  return statement.Bind(job).Bind(step).Run();
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,29 @@
+// Rows of checkpoints. Runs inside a transaction or read that the caller has opened.
+#ifndef LORSA_SERVER_CATALOG_CHECKPOINT_TABLE_H_
+#define LORSA_SERVER_CATALOG_CHECKPOINT_TABLE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/catalog/catalog.h"
+#include "server/catalog/job_table.h"
+#include "server/catalog/sqlite.h"
+
+namespace lorsa::server {
+
+// Stores the row, replacing one of the same step, and the event.
+absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
+                             const v1::Checkpoint& checkpoint, bool scheduled, absl::Time now);
+
+// Oldest step first.
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connection,
+                                                            absl::string_view job_id);
+
+absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step);
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_CATALOG_CHECKPOINT_TABLE_H_

@@ -1,0 +1,44 @@
+// Connections for reading. WAL lets them read while the writer writes.
+#ifndef LORSA_SERVER_CATALOG_CONNECTION_POOL_H_
+#define LORSA_SERVER_CATALOG_CONNECTION_POOL_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "server/catalog/sqlite.h"
+
+namespace lorsa::server {
+
+// Thread-safe. At most as many connections as ever read at once, which is the number of threads
+// that call.
+class ConnectionPool {
+ public:
+  explicit ConnectionPool(std::string path) : path_(std::move(path)) {}
+
+  // Runs `read(connection)`, which returns a Status or StatusOr, on a connection of its own.
+  template <typename Read>
+  auto Run(Read read) -> decltype(read(std::declval<Connection&>())) {
+    absl::StatusOr<std::unique_ptr<Connection>> connection = Take();
+    if (!connection.ok()) return std::move(connection).status();
+    auto result = read(**connection);
+    absl::MutexLock lock(&mu_);
+    idle_.push_back(*std::move(connection));
+    return result;
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<Connection>> Take();
+
+  const std::string path_;
+  absl::Mutex mu_;
+  std::vector<std::unique_ptr<Connection>> idle_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_CATALOG_CONNECTION_POOL_H_

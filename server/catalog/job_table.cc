@@ -1,0 +1,330 @@
+#include "server/catalog/job_table.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include <limits>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/jobs/data_layout.h"
+#include "server/jobs/job_state.h"
+
+namespace lorsa::server {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+
+// The order in which JobFromRow reads.
+#define LORSA_JOB_SELECT                                                                    \
+  "SELECT number, id, spec, resolved_spec, state, reason, message, jobs.attempt, revision," \
+  " create_time, start_time, end_time, not_before, recoveries, boot_id, pid, start_ticks,"  \
+  " (SELECT MAX(step) FROM checkpoints WHERE job = number),"                                \
+  " (SELECT step FROM checkpoints WHERE job = number AND fvu IS NOT NULL"                   \
+  "  ORDER BY fvu, step DESC LIMIT 1)"                                                      \
+  " FROM jobs LEFT JOIN attempts ON attempts.job = number AND attempts.attempt = jobs.attempt "
+
+std::string CheckpointName(absl::string_view job_id, int64_t step) {
+  return absl::StrCat("jobs/", job_id, "/checkpoints/", CheckpointId(step));
+}
+
+absl::Status ReadSpecs(const Statement& row, v1::Job& job) {
+  if (job.mutable_spec()->ParseFromString(row.Bytes(2)) &&
+      job.mutable_resolved_spec()->ParseFromString(row.Bytes(3))) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat("catalog: the specification of ", job.name(),
+                                          " is damaged; restore the catalog from a backup"));
+}
+
+void ReadTimes(const Statement& row, v1::Job& job) {
+  *job.mutable_create_time() = TimeUtil::NanosecondsToTimestamp(row.Int(9));
+  if (!row.IsNull(10)) *job.mutable_start_time() = TimeUtil::NanosecondsToTimestamp(row.Int(10));
+  if (!row.IsNull(11)) *job.mutable_end_time() = TimeUtil::NanosecondsToTimestamp(row.Int(11));
+}
+
+absl::StatusOr<StoredJob> JobFromRow(const Statement& row) {
+  StoredJob stored;
+  stored.number = row.Int(0);
+  JobRecord& record = stored.record;
+  record.id = row.Bytes(1);
+  v1::Job& job = record.job;
+  job.set_name(absl::StrCat("jobs/", record.id));
+  LORSA_RETURN_IF_ERROR(ReadSpecs(row, job));
+  job.set_state(static_cast<v1::JobState>(row.Int(4)));
+  job.set_reason(row.Bytes(5));
+  job.set_message(row.Bytes(6));
+  job.set_attempt(static_cast<int>(row.Int(7)));
+  job.set_revision(row.Int(8));
+  ReadTimes(row, job);
+  if (!row.IsNull(12)) record.not_before = absl::FromUnixNanos(row.Int(12));
+  record.recoveries = static_cast<int>(row.Int(13));
+  record.worker = {row.Bytes(14), static_cast<pid_t>(row.Int(15)), row.Int(16)};
+  if (!row.IsNull(17)) job.set_latest_checkpoint(CheckpointName(record.id, row.Int(17)));
+  if (!row.IsNull(18)) job.set_best_checkpoint(CheckpointName(record.id, row.Int(18)));
+  return stored;
+}
+
+absl::StatusOr<std::vector<JobRecord>> JobsFromRows(Statement& statement) {
+  std::vector<JobRecord> jobs;
+  while (true) {
+    LORSA_ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return jobs;
+    LORSA_ASSIGN_OR_RETURN(StoredJob job, JobFromRow(statement));
+    jobs.push_back(std::move(job.record));
+  }
+}
+
+absl::Status NoSuchJob(absl::string_view id) {
+  return absl::NotFoundError(absl::StrCat("there is no job ", id, "; list the jobs to see all"));
+}
+
+absl::StatusOr<std::optional<StoredJob>> FindJob(Connection& connection, absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare(LORSA_JOB_SELECT "WHERE id = ?1"));
+  LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
+  if (!row) return std::nullopt;
+  LORSA_ASSIGN_OR_RETURN(StoredJob job, JobFromRow(statement));
+  return job;
+}
+
+absl::Status InsertEvent(Connection& connection, const StoredJob& job, const JobChange& change,
+                         absl::Time now) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"));
+  const v1::Job& before = job.record.job;
+  return statement.Bind(job.number)
+      .Bind(before.revision() + 1)
+      .Bind(absl::ToUnixNanos(now))
+      .Bind(static_cast<int64_t>(before.attempt() + (change.new_attempt_token_sha256 ? 1 : 0)))
+      .Bind(static_cast<int64_t>(before.state()))
+      .Bind(static_cast<int64_t>(change.state.value_or(before.state())))
+      .Bind(change.reason)
+      .Bind(change.message)
+      .Run();
+}
+
+absl::Status InsertAttempt(Connection& connection, const StoredJob& job,
+                           absl::string_view token_sha256, absl::Time now) {
+  const auto attempt = static_cast<int64_t>(job.record.job.attempt() + 1);
+  {
+    LORSA_ASSIGN_OR_RETURN(
+        Statement statement,
+        connection.Prepare("INSERT INTO attempts VALUES (?1, ?2, ?3, '', 0, 0, 0)"));
+    LORSA_RETURN_IF_ERROR(statement.Bind(job.number).Bind(attempt).Bind(token_sha256).Run());
+  }
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("UPDATE jobs SET attempt = ?2, start_time ="
+                                            " COALESCE(start_time, ?3) WHERE number = ?1"));
+  return statement.Bind(job.number).Bind(attempt).Bind(absl::ToUnixNanos(now)).Run();
+}
+
+absl::Status SetWorker(Connection& connection, const StoredJob& job,
+                       const ProcessIdentity& worker) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("UPDATE attempts SET boot_id = ?3, pid = ?4, start_ticks = ?5"
+                         " WHERE job = ?1 AND attempt = ?2"));
+  return statement.Bind(job.number)
+      .Bind(static_cast<int64_t>(job.record.job.attempt()))
+      .Bind(worker.boot_id)
+      .Bind(static_cast<int64_t>(worker.pid))
+      .Bind(worker.start_ticks)
+      .Run();
+}
+
+// State, and reason and message, which belong to it.
+absl::Status SetState(Connection& connection, const StoredJob& job, const JobChange& change,
+                      absl::Time now) {
+  const v1::JobState from = job.record.job.state();
+  if (!IsLegalEdge(from, *change.state)) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", job.record.id, " is ",
+                                                      JobStateName(from), " and cannot become ",
+                                                      JobStateName(*change.state)));
+  }
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("UPDATE jobs SET state = ?2, reason = ?3, message = ?4,"
+                                            " end_time = ?5 WHERE number = ?1"));
+  statement.Bind(job.number)
+      .Bind(static_cast<int64_t>(*change.state))
+      .Bind(change.reason)
+      .Bind(change.message);
+  if (IsFinal(*change.state)) {
+    statement.Bind(absl::ToUnixNanos(now));
+  } else {
+    statement.BindNull();
+  }
+  return statement.Run();
+}
+
+absl::Status SetSchedule(Connection& connection, const StoredJob& job, const JobChange& change) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(
+          "UPDATE jobs SET not_before = ?2, recoveries = ?3, revision = revision + 1,"
+          " queue_position = CASE WHEN ?4 THEN (SELECT MAX(queue_position) + 1 FROM"
+          " jobs) ELSE queue_position END WHERE number = ?1"));
+  const absl::Time not_before = change.not_before.value_or(job.record.not_before);
+  statement.Bind(job.number);
+  if (not_before == absl::InfinitePast()) {
+    statement.BindNull();
+  } else {
+    statement.Bind(absl::ToUnixNanos(not_before));
+  }
+  return statement.Bind(static_cast<int64_t>(change.recoveries.value_or(job.record.recoveries)))
+      .Bind(static_cast<int64_t>(change.to_end_of_queue))
+      .Run();
+}
+
+absl::Status InsertJobRow(Connection& connection, const NewJob& job, absl::Time now) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(
+          "INSERT INTO jobs (id, spec, resolved_spec, request_id, state, reason, message, attempt,"
+          " revision, create_time, queue_position, recoveries) VALUES (?1, ?2, ?3, ?4, ?5,"
+          " 'CREATED', '', 0, 1, ?6, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM jobs), 0)"));
+  return statement.Bind(job.id)
+      .BindBlob(job.spec.SerializeAsString())
+      .BindBlob(job.resolved_spec.SerializeAsString())
+      .Bind(job.request_id)
+      .Bind(static_cast<int64_t>(v1::JOB_STATE_QUEUED))
+      .Bind(absl::ToUnixNanos(now))
+      .Run();
+}
+
+absl::Status InsertCreatedEvent(Connection& connection, int64_t number, absl::Time now) {
+  StoredJob nothing;
+  nothing.number = number;
+  return InsertEvent(connection, nothing, {.state = v1::JOB_STATE_QUEUED, .reason = "CREATED"},
+                     now);
+}
+
+// Whether `existing` is what an earlier send of the same request made.
+absl::StatusOr<bool> IsSameRequest(Connection& connection, const StoredJob& existing,
+                                   const NewJob& job) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("SELECT request_id FROM jobs WHERE number = ?1"));
+  LORSA_RETURN_IF_ERROR(statement.Bind(existing.number).Step().status());
+  return !job.request_id.empty() && statement.Bytes(0) == job.request_id &&
+         existing.record.job.spec().SerializeAsString() == job.spec.SerializeAsString();
+}
+
+}  // namespace
+
+absl::StatusOr<StoredJob> InsertJob(Connection& connection, const NewJob& job, absl::Time now) {
+  LORSA_ASSIGN_OR_RETURN(const std::optional<StoredJob> existing, FindJob(connection, job.id));
+  if (existing.has_value()) {
+    LORSA_ASSIGN_OR_RETURN(const bool same, IsSameRequest(connection, *existing, job));
+    if (same) return *existing;
+    return absl::AlreadyExistsError(
+        absl::StrCat("there is a job ", job.id, " already; choose another id"));
+  }
+  LORSA_RETURN_IF_ERROR(InsertJobRow(connection, job, now));
+  LORSA_RETURN_IF_ERROR(InsertCreatedEvent(connection, connection.last_insert_rowid(), now));
+  return ReadJob(connection, job.id);
+}
+
+absl::StatusOr<StoredJob> ReadJob(Connection& connection, absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(std::optional<StoredJob> job, FindJob(connection, id));
+  if (!job.has_value()) return NoSuchJob(id);
+  return *std::move(job);
+}
+
+absl::StatusOr<int64_t> JobNumber(Connection& connection, absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("SELECT number FROM jobs WHERE id = ?1"));
+  LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
+  if (!row) return NoSuchJob(id);
+  return statement.Int(0);
+}
+
+absl::StatusOr<std::vector<JobRecord>> ReadJobs(Connection& connection, const JobFilter& filter) {
+  int64_t before = std::numeric_limits<int64_t>::max();
+  if (!filter.before_id.empty()) {
+    const absl::StatusOr<int64_t> number = JobNumber(connection, filter.before_id);
+    if (absl::IsNotFound(number.status())) {
+      return absl::InvalidArgumentError("the page token names no job; list from the first page");
+    }
+    LORSA_RETURN_IF_ERROR(number.status());
+    before = *number;
+  }
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare(LORSA_JOB_SELECT "WHERE number < ?1 AND (?2 = 0 OR"
+                                                             " state = ?2)"
+                                                             " ORDER BY number DESC LIMIT ?3"));
+  statement.Bind(before).Bind(static_cast<int64_t>(filter.state));
+  return JobsFromRows(statement.Bind(static_cast<int64_t>(filter.limit)));
+}
+
+absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(Connection& connection, v1::JobState state,
+                                                       int64_t limit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(LORSA_JOB_SELECT "WHERE state = ?1 ORDER BY queue_position LIMIT ?2"));
+  return JobsFromRows(statement.Bind(static_cast<int64_t>(state)).Bind(limit));
+}
+
+absl::StatusOr<int64_t> CountJobsInState(Connection& connection, v1::JobState state) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("SELECT COUNT(*) FROM jobs WHERE state = ?1"));
+  LORSA_RETURN_IF_ERROR(statement.Bind(static_cast<int64_t>(state)).Step().status());
+  return statement.Int(0);
+}
+
+absl::Status ApplyChange(Connection& connection, const StoredJob& job, const JobChange& change,
+                         absl::Time now) {
+  LORSA_RETURN_IF_ERROR(InsertEvent(connection, job, change, now));
+  if (change.state.has_value()) {
+    LORSA_RETURN_IF_ERROR(SetState(connection, job, change, now));
+  }
+  if (change.new_attempt_token_sha256.has_value()) {
+    LORSA_RETURN_IF_ERROR(InsertAttempt(connection, job, *change.new_attempt_token_sha256, now));
+  }
+  if (change.worker.has_value()) {
+    LORSA_RETURN_IF_ERROR(SetWorker(connection, job, *change.worker));
+  }
+  return SetSchedule(connection, job, change);
+}
+
+absl::StatusOr<std::vector<v1::JobEvent>> ReadEvents(Connection& connection, int64_t job,
+                                                     int64_t after_revision, int limit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement row,
+      connection.Prepare("SELECT revision, time, attempt, from_state, to_state, reason, message"
+                         " FROM events WHERE job = ?1 AND revision > ?2 ORDER BY revision"
+                         " LIMIT ?3"));
+  row.Bind(job).Bind(after_revision).Bind(static_cast<int64_t>(limit));
+  std::vector<v1::JobEvent> events;
+  while (true) {
+    LORSA_ASSIGN_OR_RETURN(const bool more, row.Step());
+    if (!more) return events;
+    v1::JobEvent& event = events.emplace_back();
+    event.set_revision(row.Int(0));
+    *event.mutable_time() = TimeUtil::NanosecondsToTimestamp(row.Int(1));
+    event.set_attempt(static_cast<int>(row.Int(2)));
+    event.set_from_state(static_cast<v1::JobState>(row.Int(3)));
+    event.set_to_state(static_cast<v1::JobState>(row.Int(4)));
+    event.set_reason(row.Bytes(5));
+    event.set_message(row.Bytes(6));
+  }
+}
+
+absl::StatusOr<AttemptKey> ReadAttempt(Connection& connection, absl::string_view token_sha256) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("SELECT id, attempts.attempt FROM attempts JOIN jobs ON job = number"
+                         " WHERE token_sha256 = ?1"));
+  LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(token_sha256).Step());
+  if (!row) return absl::NotFoundError("no attempt has this token");
+  return AttemptKey{statement.Bytes(0), static_cast<int>(statement.Int(1))};
+}
+
+absl::StatusOr<StoredJob> RequireCurrent(Connection& connection, const AttemptKey& attempt) {
+  LORSA_ASSIGN_OR_RETURN(StoredJob job, ReadJob(connection, attempt.job_id));
+  if (job.record.job.attempt() == attempt.attempt && HasWorker(job.record.job.state())) return job;
+  return absl::AbortedError(
+      absl::StrCat("attempt ", attempt.attempt, " of job ", attempt.job_id, " is over: the job is ",
+                   JobStateName(job.record.job.state()), " in attempt ", job.record.job.attempt()));
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,47 @@
+// Rows of jobs, attempts and events. Everything here runs inside a transaction or read that the
+// caller has opened on `connection`.
+#ifndef LORSA_SERVER_CATALOG_JOB_TABLE_H_
+#define LORSA_SERVER_CATALOG_JOB_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/catalog/catalog.h"
+#include "server/catalog/sqlite.h"
+
+namespace lorsa::server {
+
+// A job with its number, by which the other tables refer to it.
+struct StoredJob {
+  int64_t number = 0;
+  JobRecord record;
+};
+
+absl::StatusOr<StoredJob> InsertJob(Connection& connection, const NewJob& job, absl::Time now);
+absl::StatusOr<StoredJob> ReadJob(Connection& connection, absl::string_view id);
+absl::StatusOr<int64_t> JobNumber(Connection& connection, absl::string_view id);
+absl::StatusOr<std::vector<JobRecord>> ReadJobs(Connection& connection, const JobFilter& filter);
+// In queue order, at most `limit`.
+absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(Connection& connection, v1::JobState state,
+                                                       int64_t limit);
+absl::StatusOr<int64_t> CountJobsInState(Connection& connection, v1::JobState state);
+
+// Writes the row and the event of `change`. FAILED_PRECONDITION for an illegal edge.
+absl::Status ApplyChange(Connection& connection, const StoredJob& job, const JobChange& change,
+                         absl::Time now);
+
+absl::StatusOr<std::vector<v1::JobEvent>> ReadEvents(Connection& connection, int64_t job,
+                                                     int64_t after_revision, int limit);
+
+absl::StatusOr<AttemptKey> ReadAttempt(Connection& connection, absl::string_view token_sha256);
+// The job, if `attempt` is its current one and has a worker; ABORTED otherwise.
+absl::StatusOr<StoredJob> RequireCurrent(Connection& connection, const AttemptKey& attempt);
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_CATALOG_JOB_TABLE_H_
