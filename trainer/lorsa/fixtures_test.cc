@@ -1,0 +1,100 @@
+// Agreement with the golden files of the Lorsa's mathematics: every configuration, both selections,
+// outputs, intermediate tensors and every gradient.
+#include "trainer/lorsa/fixtures.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "trainer/lorsa/reference_lorsa.h"
+
+namespace lorsa::trainer {
+namespace {
+
+constexpr double kTolerance = 1e-5;  // max|Δ| relative to max|reference|, per tensor
+
+void ExpectAgrees(const at::Tensor& actual, const Fixture& fixture, const std::string& tensor) {
+  const double error = RelativeError(actual, fixture.At(tensor));
+  EXPECT_LE(error, kTolerance) << tensor;
+}
+
+at::Tensor Dense(const Activations& activations, int64_t n_ov_heads, at::IntArrayRef batch_shape) {
+  const int64_t tokens = activations.heads.size(0);
+  const at::Tensor dense = at::zeros({tokens, n_ov_heads});
+  dense.scatter_(1, activations.heads, activations.values);
+  return dense.view({batch_shape[0], batch_shape[1], n_ov_heads});
+}
+
+// Without rope and QK norm the softmax does not see b_K, whose gradient is then exactly zero; the
+// reference holds its rounding errors. They are held against b_Q's gradient, of the same kind.
+void ExpectGradientAgrees(const at::Tensor& gradient, const Fixture& fixture,
+                          const std::string& prefix, const std::string& parameter) {
+  const LorsaConfig config = fixture.Config();
+  if (parameter == "b_K" && !config.rope && !config.qk_norm) {
+    const at::Tensor error = (gradient - fixture.At(prefix + "b_K")).abs().max();
+    const at::Tensor scale = fixture.At(prefix + "b_Q").abs().max();
+    EXPECT_LE((error / scale).item<double>(), kTolerance) << prefix << parameter;
+    return;
+  }
+  ExpectAgrees(gradient, fixture, prefix + parameter);
+}
+
+class FixturesTest : public testing::TestWithParam<std::string> {
+ protected:
+  Fixture fixture_ = LoadMathFixture(GetParam());
+};
+
+TEST_P(FixturesTest, IntermediateTensorsAgree) {
+  const LorsaConfig config = fixture_.Config();
+  ASSERT_TRUE(ValidateLorsaConfig(config).ok()) << ValidateLorsaConfig(config);
+  const Intermediates actual =
+      ReferenceLorsa(config).Inspect(fixture_.Parameters(config, "param."), fixture_.At("x"));
+  ExpectAgrees(actual.q, fixture_, "q_rot");
+  ExpectAgrees(actual.k, fixture_, "k_rot");
+  ExpectAgrees(actual.v, fixture_, "v");
+  ExpectAgrees(actual.pattern, fixture_, "pattern");
+  ExpectAgrees(actual.z, fixture_, "hidden_pre");
+}
+
+TEST_P(FixturesTest, OutputsAndGradientsAgreeForBothSelections) {
+  for (const Selection selection : {Selection::kRelu, Selection::kSigned}) {
+    const std::string suffix = selection == Selection::kSigned ? "_signed" : "";
+    LorsaConfig config = fixture_.Config();
+    config.selection = selection;
+    const LorsaParameters parameters = fixture_.Parameters(config, "param.");
+    const at::Tensor& x = fixture_.At("x");
+    ReferenceLorsa model(config);
+
+    const ForwardResult forward = model.Forward(parameters, x);
+    ExpectAgrees(forward.reconstruction, fixture_, "recon" + suffix);
+    ExpectAgrees(Dense(forward.activations, config.n_ov_heads, x.sizes()), fixture_,
+                 "acts" + suffix);
+
+    const StepResult step =
+        model.ForwardBackward(parameters, {x, fixture_.At("y"), fixture_.At("mask")});
+    ExpectAgrees(at::full({1}, step.loss), fixture_, "loss" + suffix);
+    for (const ParameterSpec& spec : ParameterSpecs(config)) {
+      ExpectGradientAgrees(step.gradients.*spec.member, fixture_, "grad" + suffix + ".", spec.name);
+    }
+  }
+}
+
+TEST_P(FixturesTest, ActivityIsThatOfUnmaskedTargets) {
+  const LorsaConfig config = fixture_.Config();
+  const at::Tensor& mask = fixture_.At("mask");
+  const StepResult step = ReferenceLorsa(config).ForwardBackward(
+      fixture_.Parameters(config, "param."), {fixture_.At("x"), fixture_.At("y"), mask});
+  const at::Tensor active = (fixture_.At("acts") != 0).logical_and(mask.unsqueeze(-1));
+  EXPECT_EQ(step.targets, mask.sum().item<int64_t>());
+  EXPECT_EQ(step.active_heads, active.sum().item<int64_t>());
+  EXPECT_TRUE(step.fired.equal(active.flatten(0, 1).any(0)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FixturesTest, testing::ValuesIn(MathFixtureNames()),
+                         [](const auto& info) { return info.param; });
+
+TEST(FixtureFolderTest, ThereAreConfigurationsToCheck) { EXPECT_FALSE(MathFixtureNames().empty()); }
+
+}  // namespace
+}  // namespace lorsa::trainer

@@ -1,0 +1,68 @@
+// What an implementation of the Lorsa's mathematics offers. One interface, several
+// implementations, all held to the same golden files.
+#ifndef LORSA_TRAINER_LORSA_LORSA_KERNEL_H_
+#define LORSA_TRAINER_LORSA_LORSA_KERNEL_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/lorsa/lorsa_parameters.h"
+
+namespace lorsa::trainer {
+
+// fp32, on the device of the parameters. Shapes use the letters of lorsa_config.h; T = B·S.
+struct Batch {
+  at::Tensor x;     // [B, S, d] scaled attention input
+  at::Tensor y;     // [B, S, d] scaled target
+  at::Tensor mask;  // [B, S] bool: true = a target that counts; at least one is
+};
+
+// The kept heads of each token, in order of their number. Fewer than K kept: the value of the
+// others is 0.
+struct Activations {
+  at::Tensor heads;   // [T, K] int64
+  at::Tensor values;  // [T, K] z of the kept heads
+};
+
+struct ForwardResult {
+  at::Tensor reconstruction;  // [B, S, d]
+  Activations activations;
+};
+
+struct StepResult {
+  double loss = 0;           // squared error summed over d, mean over unmasked targets
+  int64_t targets = 0;       // unmasked
+  int64_t active_heads = 0;  // non-zero activations at unmasked targets
+  at::Tensor fired;          // [H] bool: active at an unmasked target
+  LorsaParameters gradients;
+};
+
+// What happens on the way, for tests and for reading heads.
+struct Intermediates {
+  at::Tensor q;        // [B, S, G, D] after norm and rope
+  at::Tensor k;        // [B, S, G, D]
+  at::Tensor pattern;  // [B, G, S, S] query, key
+  at::Tensor v;        // [B, S, H]
+  at::Tensor z;        // [B, S, H] pre-activations
+};
+
+// Ties between scores go to the head with the lower number. Gradients pass through the z of kept
+// heads only and not through the norms in the score. The same input gives the same bits on the
+// same device with the same number of threads. One thread at a time; throws c10::Error (see
+// torch_guard.h).
+class LorsaKernel {
+ public:
+  virtual ~LorsaKernel() = default;
+
+  virtual const LorsaConfig& config() const = 0;
+  virtual StepResult ForwardBackward(const LorsaParameters& parameters, const Batch& batch) = 0;
+  // `x` [B, S, d].
+  virtual ForwardResult Forward(const LorsaParameters& parameters, const at::Tensor& x) = 0;
+  virtual Intermediates Inspect(const LorsaParameters& parameters, const at::Tensor& x) = 0;
+};
+
+}  // namespace lorsa::trainer
+
+#endif  // LORSA_TRAINER_LORSA_LORSA_KERNEL_H_

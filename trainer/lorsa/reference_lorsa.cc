@@ -1,0 +1,130 @@
+// Letters of shapes: B sequences, S positions, T = B·S tokens, d = d_model, H OV heads, G QK heads,
+// D = d_qk, R = H/G, K = top_k. Names end in the shape where it is not plain.
+#include "trainer/lorsa/reference_lorsa.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <limits>
+
+#include "trainer/lorsa/rope.h"
+#include "trainer/lorsa/top_k.h"
+
+namespace lorsa::trainer {
+namespace {
+
+at::Tensor RmsNorm(const at::Tensor& x_BSGD, const at::Tensor& gain_GD, double epsilon) {
+  const at::Tensor mean_square = x_BSGD.square().mean(-1, /*keepdim=*/true);
+  return x_BSGD * (mean_square + epsilon).rsqrt() * gain_GD;
+}
+
+// x W + b for all heads in one product: [B, S, G, D].
+at::Tensor ProjectHeads(const at::Tensor& x_BSd, const at::Tensor& w_GdD, const at::Tensor& b_GD) {
+  const int64_t d = w_GdD.size(1);
+  const at::Tensor w_dGD = w_GdD.permute({1, 0, 2}).reshape({d, -1});
+  return at::addmm(b_GD.flatten(), x_BSd.reshape({-1, d}), w_dGD)
+      .view({x_BSd.size(0), x_BSd.size(1), w_GdD.size(0), w_GdD.size(2)});
+}
+
+// Softmax over the keys up to the query's own position: [B, G, S, S].
+at::Tensor CausalPattern(const at::Tensor& q_BSGD, const at::Tensor& k_BSGD, double attn_scale) {
+  const int64_t positions = q_BSGD.size(1);
+  const at::Tensor q_BGSD = (q_BSGD / attn_scale).transpose(1, 2);
+  const at::Tensor future =
+      at::ones({positions, positions}, q_BSGD.options().dtype(at::kBool)).triu(1);
+  at::Tensor scores = at::matmul(q_BGSD, k_BSGD.permute({0, 2, 3, 1}));
+  scores.masked_fill_(future, -std::numeric_limits<double>::infinity());
+  return scores.softmax(-1);
+}
+
+Intermediates ComputePreActivations(const LorsaConfig& config, const LorsaParameters& p,
+                                    const at::Tensor& x_BSd) {
+  const int64_t B = x_BSd.size(0), S = x_BSd.size(1), G = config.n_qk_heads;
+  Intermediates out;
+  out.q = ProjectHeads(x_BSd, p.w_q, p.b_q);
+  out.k = ProjectHeads(x_BSd, p.w_k, p.b_k);
+  if (config.qk_norm) {
+    out.q = RmsNorm(out.q, p.ln_q, config.qk_norm->epsilon);
+    out.k = RmsNorm(out.k, p.ln_k, config.qk_norm->epsilon);
+  }
+  if (config.rope) {
+    const RopeTables tables = MakeRopeTables(*config.rope, S, x_BSd.device());
+    out.q = ApplyRope(out.q, tables, config.rope->adjacent_pairs);
+    out.k = ApplyRope(out.k, tables, config.rope->adjacent_pairs);
+  }
+  out.pattern = CausalPattern(out.q, out.k, config.attn_scale);
+  out.v = at::addmm(p.b_v, x_BSd.reshape({-1, config.d_model}), p.w_v.t()).view({B, S, -1});
+  const at::Tensor v_BGSR = out.v.view({B, S, G, -1}).transpose(1, 2);
+  out.z = at::matmul(out.pattern, v_BGSR).transpose(1, 2).reshape({B, S, -1});
+  return out;
+}
+
+// Σ_kept z_i W_O[i] + b_D, without ever forming the dense [T, H] activations.
+at::Tensor Decode(const Activations& activations, const LorsaParameters& p) {
+  const at::Tensor& heads = activations.heads;
+  const at::Tensor starts = at::arange(0, heads.numel(), heads.size(1), heads.options());
+  const at::Tensor sums = std::get<0>(at::embedding_bag(
+      p.w_o, heads.flatten(), starts, /*scale_grad_by_freq=*/false, /*mode=sum*/ 0,
+      /*sparse=*/false, /*per_sample_weights=*/activations.values.flatten(),
+      /*include_last_offset=*/false));
+  return p.b_d.defined() ? sums + p.b_d : sums;
+}
+
+ForwardResult RunForward(const LorsaConfig& config, const LorsaParameters& parameters,
+                         const at::Tensor& x_BSd) {
+  const at::Tensor z_TH = ComputePreActivations(config, parameters, x_BSd).z.flatten(0, 1);
+  ForwardResult out;
+  out.activations = KeepTopK(config, z_TH, parameters.w_o);
+  out.reconstruction = Decode(out.activations, parameters).view_as(x_BSd);
+  return out;
+}
+
+// Leaves that share storage with `parameters` and collect gradients.
+LorsaParameters TrackedLeaves(const LorsaConfig& config, const LorsaParameters& parameters) {
+  LorsaParameters leaves;
+  for (const ParameterSpec& spec : ParameterSpecs(config)) {
+    leaves.*spec.member = (parameters.*spec.member).detach().requires_grad_(true);
+  }
+  return leaves;
+}
+
+void CountActivity(const LorsaConfig& config, const Activations& activations,
+                   const at::Tensor& mask_BS, StepResult& out) {
+  const at::Tensor active = (activations.values != 0).logical_and(mask_BS.reshape({-1, 1}));
+  const at::Tensor heads = activations.heads.masked_select(active);
+  out.active_heads = heads.numel();
+  out.fired = at::zeros({config.n_ov_heads}, mask_BS.options());
+  out.fired.index_fill_(0, heads, true);
+}
+
+}  // namespace
+
+StepResult ReferenceLorsa::ForwardBackward(const LorsaParameters& parameters, const Batch& batch) {
+  const LorsaParameters leaves = TrackedLeaves(config_, parameters);
+  const ForwardResult forward = RunForward(config_, leaves, batch.x);
+  StepResult out;
+  out.targets = batch.mask.sum().item<int64_t>();
+  const at::Tensor errors_BS = (forward.reconstruction - batch.y).square().sum(-1);
+  const at::Tensor loss = (errors_BS * batch.mask).sum() / out.targets;
+  loss.backward();
+
+  at::NoGradGuard no_grad;
+  out.loss = loss.item<double>();
+  CountActivity(config_, forward.activations, batch.mask, out);
+  for (const ParameterSpec& spec : ParameterSpecs(config_)) {
+    out.gradients.*spec.member = (leaves.*spec.member).grad();
+  }
+  return out;
+}
+
+ForwardResult ReferenceLorsa::Forward(const LorsaParameters& parameters, const at::Tensor& x) {
+  at::NoGradGuard no_grad;
+  return RunForward(config_, parameters, x);
+}
+
+Intermediates ReferenceLorsa::Inspect(const LorsaParameters& parameters, const at::Tensor& x) {
+  at::NoGradGuard no_grad;
+  return ComputePreActivations(config_, parameters, x);
+}
+
+}  // namespace lorsa::trainer

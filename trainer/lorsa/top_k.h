@@ -1,0 +1,17 @@
+// The selection of the K active heads of each token.
+#ifndef LORSA_TRAINER_LORSA_TOP_K_H_
+#define LORSA_TRAINER_LORSA_TOP_K_H_
+
+#include <ATen/core/Tensor.h>
+
+#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/lorsa/lorsa_kernel.h"
+
+namespace lorsa::trainer {
+
+// `z` [T, H] pre-activations, `w_o` [H, d]. The values are differentiable in z; nothing is in w_o.
+Activations KeepTopK(const LorsaConfig& config, const at::Tensor& z, const at::Tensor& w_o);
+
+}  // namespace lorsa::trainer
+
+#endif  // LORSA_TRAINER_LORSA_TOP_K_H_
