@@ -1,0 +1,34 @@
+"""Python side of Lorsa Service.
+
+    lorsa.ActivationSet   reads a sealed activation set (docs/activation_format.md)
+    lorsa.Lorsa           a trained Lorsa as a torch module
+    lorsa.evaluate        its metrics on the held-out sequences of a set
+
+`import lorsa` loads neither torch nor h5py: each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lorsa.activation_set import ActivationSet as ActivationSet
+    from lorsa.evaluation import evaluate as evaluate
+    from lorsa.model import Lorsa as Lorsa
+
+__version__ = "0.1.0"
+
+_MODULE_OF = {
+    "ActivationSet": "lorsa.activation_set",
+    "Lorsa": "lorsa.model",
+    "evaluate": "lorsa.evaluation",
+}
+
+__all__ = ["ActivationSet", "Lorsa", "__version__", "evaluate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'lorsa' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -1,0 +1,62 @@
+"""Durable files: a reader sees a published file whole or not at all, also after a power cut.
+
+Protocol of every write:
+  1. write `NAME.tmp` beside its destination and fsync it;
+  2. rename it to NAME;
+  3. fsync the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from lorsa.errors import LorsaError
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+def temporary_path(path: Path) -> Path:
+    """Where a file is written before `publish` gives it its name."""
+    return path.with_name(path.name + TEMPORARY_SUFFIX)
+
+
+def publish(path: Path) -> None:
+    """Steps 1 (fsync) to 3 for a file that was written to `temporary_path(path)` and closed."""
+    temporary = temporary_path(path)
+    _fsync(temporary)
+    temporary.rename(path)
+    _fsync(path.parent)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replaces `path` by `content`, or leaves what was there."""
+    temporary_path(path).write_bytes(content)
+    publish(path)
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The bytes of a file of at most `limit` bytes; LorsaError if it is missing or larger."""
+    if not path.is_file():
+        raise LorsaError(f"{path} is missing.")
+    if (size := path.stat().st_size) > limit:
+        raise LorsaError(f"{path} has {size} bytes; at most {limit} are accepted.")
+    return path.read_bytes()
+
+
+def sha256_of(path: Path) -> str:
+    """sha256 of a file's bytes, in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Harvests what attention layers of a Hugging Face model receive and return, as activation sets."""

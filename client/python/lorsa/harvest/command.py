@@ -1,0 +1,164 @@
+"""`lorsa-harvest`: the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from lorsa.errors import LorsaError
+
+_EXAMPLE = """\
+example:
+  lorsa-harvest --model ~/models/SmolLM2-135M --layer 12 \\
+      --text 'books/**/*.html' notes.txt --context 256 --tokens 400000 --out sets/smollm2-l12
+
+A harvest that was interrupted goes on when the same command is given again. Several layers are
+harvested in one pass, each into its own folder: --layer 3 --layer 12 writes OUT/layer-03 and
+OUT/layer-12. Model families: Llama, Qwen2, Qwen3, Mistral, GPT-NeoX (Pythia), GPT-2.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    parsed = _parser().parse_args(arguments)
+    from lorsa.harvest.source_model import quiet_libraries
+
+    quiet_libraries()
+    try:
+        _harvest(parsed)
+    except LorsaError as error:
+        print(f"lorsa-harvest: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"lorsa-harvest: {error}; what is finished is kept.", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("lorsa-harvest: interrupted; the same command goes on from here.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _harvest(parsed: argparse.Namespace) -> None:
+    import torch
+
+    from lorsa.harvest.harvester import HarvestOptions, harvest
+    from lorsa.harvest.progress import Bar, Lines
+    from lorsa.harvest.source_model import ModelSource
+
+    if parsed.threads is not None:
+        torch.set_num_threads(parsed.threads)
+    options = HarvestOptions(
+        source=ModelSource(parsed.model, parsed.gguf_file, parsed.dtype),
+        layers=tuple(parsed.layer),
+        texts=tuple(parsed.text),
+        context=parsed.context,
+        tokens=parsed.tokens,
+        out=parsed.out,
+        seed=parsed.seed,
+        batch=parsed.batch,
+        sequences_per_shard=parsed.sequences_per_shard,
+        model_name=parsed.model_name,
+        model_revision=parsed.model_revision,
+    )
+    progress = Bar(sys.stderr) if sys.stderr.isatty() else Lines(sys.stderr, time.monotonic)
+    for folder in harvest(options, progress, _now):
+        print(f"sealed {folder}: {options.sequences} sequences of {options.context} tokens")
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lorsa-harvest",
+        description="Writes what a model's attention layers receive and return on a text, as "
+        "sealed activation sets.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", required=True, metavar="DIR_OR_NAME", help="model folder, or name on the hub")
+    add("--gguf-file", metavar="FILE", help="GGUF file in the model folder")
+    add(
+        "--layer",
+        required=True,
+        type=_integer(0, 1 << 20),
+        action="append",
+        metavar="N",
+        help="layer to harvest, from 0; may be given several times",
+    )
+    add(
+        "--text",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="text and HTML files, or quoted glob patterns",
+    )
+    add(
+        "--context",
+        type=_integer(2, 1 << 20),
+        default=256,
+        metavar="N",
+        help="tokens per sequence, BOS included (default 256)",
+    )
+    add(
+        "--tokens",
+        type=_integer(1, 1 << 40),
+        default=400_000,
+        metavar="N",
+        help="tokens in all, rounded down to whole sequences (default 400000)",
+    )
+    add("--out", required=True, type=Path, metavar="DIR", help="folder of the set")
+    add(
+        "--seed",
+        type=_integer(0, (1 << 63) - 1),
+        default=0,
+        metavar="N",
+        help="seed of the order in which the text's windows are taken (default 0)",
+    )
+    add(
+        "--dtype",
+        choices=("bf16", "fp16", "fp32"),
+        default="bf16",
+        help="what the model runs in and the set stores (default bf16)",
+    )
+    add(
+        "--batch",
+        type=_integer(1, 4096),
+        default=16,
+        metavar="N",
+        help="sequences per forward pass (default 16)",
+    )
+    add(
+        "--sequences-per-shard",
+        type=_integer(1, 1 << 20),
+        default=512,
+        metavar="N",
+        help="bounds a shard's size (default 512)",
+    )
+    add("--threads", type=_integer(1, 1024), metavar="N", help="CPU threads (default: all cores)")
+    add("--model-name", metavar="NAME", help="model name in the manifest (default: from --model)")
+    add("--model-revision", metavar="TEXT", help="model revision in the manifest")
+    return parser
+
+
+class _integer:  # noqa: N801 - used as a function
+    """An argparse type: an integer in a range."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self._low, self._high = low, high
+
+    def __call__(self, text: str) -> int:
+        value = int(text) if text.lstrip("-").isdigit() else None
+        if value is None or not self._low <= value <= self._high:
+            raise argparse.ArgumentTypeError(f"must be an integer from {self._low} to {self._high}")
+        return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Seals a folder of finished shards: step 5 of the protocol in state.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import h5py
+
+from lorsa.files import publish, sha256_of, temporary_path, write_atomically
+from lorsa.manifest import (
+    FILE_NAME,
+    Description,
+    FileRecord,
+    Manifest,
+    ShardRecord,
+    shard_name,
+)
+from lorsa.shards import ShardSummary
+
+CHECKSUMS = "checksums.h5"
+ATTENTION_WEIGHTS = "attention.safetensors"
+
+
+def seal(folder: Path, about: Description, summaries: Sequence[ShardSummary], created: str) -> None:
+    """Writes checksums.h5 and, last, manifest.json. `created`: RFC 3339, UTC."""
+    _write_checksums(folder / CHECKSUMS, summaries)
+    shards = tuple(
+        _shard_record(folder / shard_name(index), len(summary.checksums))
+        for index, summary in enumerate(summaries)
+    )
+    unmasked = sum(summary.unmasked_tokens for summary in summaries)
+    manifest = Manifest(
+        description=about,
+        sequences=sum(shard.sequences for shard in shards),
+        unmasked_tokens=unmasked,
+        mean_input_norm=sum(summary.input_norm_sum for summary in summaries) / unmasked,
+        mean_output_norm=sum(summary.output_norm_sum for summary in summaries) / unmasked,
+        shards=shards,
+        checksums=_file_record(folder / CHECKSUMS),
+        attention_weights=_file_record(folder / ATTENTION_WEIGHTS),
+        created=created,
+    )
+    write_atomically(folder / FILE_NAME, manifest.format())
+
+
+def _write_checksums(path: Path, summaries: Sequence[ShardSummary]) -> None:
+    with h5py.File(temporary_path(path), "w", libver=("v108", "v110")) as file:
+        for index, summary in enumerate(summaries):
+            name = Path(shard_name(index)).stem
+            file.create_dataset(name, data=summary.checksums.astype("<u8"), track_times=False)
+    publish(path)
+
+
+def _file_record(path: Path) -> FileRecord:
+    return FileRecord(path.name, path.stat().st_size, sha256_of(path))
+
+
+def _shard_record(path: Path, sequences: int) -> ShardRecord:
+    return ShardRecord(path.name, sequences, path.stat().st_size, sha256_of(path))

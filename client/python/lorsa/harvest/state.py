@@ -1,0 +1,60 @@
+"""harvest-state.json: the arguments of a harvest, so that a resumed one gives the same set.
+
+Protocol of a harvest into a folder; each step is skipped if a previous run did it:
+  1. take the folder's lock, held until the process ends;
+  2. write harvest-state.json, or refuse if it holds other arguments;
+  3. write attention.safetensors of each layer;
+  4. write shard 0 of each layer, then shard 1, … (shard_writer.py);
+  5. seal each layer's set: checksums.h5, then manifest.json (sealing.py).
+Sequences and batches depend on the arguments alone and no batch crosses a shard, so a shard that
+is written again has the same bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from lorsa.errors import LorsaError
+from lorsa.files import read_bounded, write_atomically
+from lorsa.strict_json import parse_object
+
+FILE_NAME = "harvest-state.json"
+_MAX_STATE_BYTES = 1 << 20
+
+
+def lock_folder(folder: Path) -> int:
+    """Step 1: the lock's file descriptor; LorsaError if another harvest holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise LorsaError(f"Another harvest is writing to {folder}; wait for it to end.") from error
+    return descriptor
+
+
+def remember_arguments(folder: Path, arguments: dict[str, Any]) -> None:
+    """Step 2."""
+    path = folder / FILE_NAME
+    if not path.exists():
+        if any(folder.glob("**/*.h5")) or any(folder.glob("**/manifest.json")):
+            raise LorsaError(f"{folder} holds a set that no harvest began: pass another --out.")
+        write_atomically(path, (json.dumps(arguments, indent=2) + "\n").encode())
+        return
+    before = parse_object(read_bounded(path, _MAX_STATE_BYTES), str(path))
+    for key in sorted(arguments.keys() | before.keys()):
+        if before.get(key) != arguments.get(key):
+            raise LorsaError(
+                f"{folder} was begun with {key} = {_show(before.get(key))}, not "
+                f"{_show(arguments.get(key))}: repeat the first arguments or pass another --out."
+            )
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "…"
