@@ -1,0 +1,124 @@
+// A connection to lorsad.
+//
+//   auto client = Client::Create({.server = "127.0.0.1:7070"});
+//   v1::GetJobRequest request;
+//   request.set_name("jobs/first");
+//   absl::StatusOr<v1::Job> job = (*client)->Call(&v1::JobService::Stub::GetJob, request);
+#ifndef LORSA_CLIENT_CPP_CLIENT_H_
+#define LORSA_CLIENT_CPP_CLIENT_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/call_registry.h"
+#include "client/cpp/errors.h"
+#include "lorsa/v1/activation_service.grpc.pb.h"
+#include "lorsa/v1/checkpoint_service.grpc.pb.h"
+#include "lorsa/v1/job_service.grpc.pb.h"
+#include "lorsa/v1/metric_service.grpc.pb.h"
+#include "lorsa/v1/server_info_service.grpc.pb.h"
+
+namespace lorsa::client {
+
+struct ClientOptions {
+  std::string server = "127.0.0.1:7070";  // HOST:PORT
+  // Of a call with one answer; streams have none (keepalive finds dead connections).
+  absl::Duration call_deadline = absl::Seconds(30);
+  // Pause before a broken stream connects again: doubled after each failure up to the maximum.
+  absl::Duration initial_backoff = absl::Milliseconds(200);
+  absl::Duration max_backoff = absl::Seconds(5);
+  // A stream gives up when its pauses since the last message add up to this.
+  absl::Duration max_outage = absl::Minutes(10);
+};
+
+// Told of each break of a stream: why, and the pause before the next try.
+using OutageFunction = std::function<void(const absl::Status& why, absl::Duration pause)>;
+
+// Thread-safe; connects when first used. Errors are those of errors.h, and CANCELLED after Cancel.
+class Client {
+ public:
+  // INVALID_ARGUMENT unless options.server has the form HOST:PORT.
+  static absl::StatusOr<std::unique_ptr<Client>> Create(const ClientOptions& options);
+
+  const std::string& server() const { return options_.server; }
+
+  // A call with one answer. Reads, and CreateJob, which has a request_id, are repeated by gRPC
+  // when the connection breaks; the others may have taken effect when UNAVAILABLE comes back.
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*),
+                                const Request& request) {
+    RegisteredCall call(registry_);
+    call.context().set_deadline(absl::ToChronoTime(absl::Now() + options_.call_deadline));
+    Response response;
+    const absl::Status status =
+        Finished((StubFor<Stub>().*method)(&call.context(), request, &response));
+    if (!status.ok()) return status;
+    answered_ = true;
+    return response;
+  }
+
+  // A call with a stream of answers, on one connection. An error of `on_message` ends the call and
+  // is returned.
+  template <typename Stub, typename Request, typename Response>
+  absl::Status Stream(
+      std::unique_ptr<grpc::ClientReader<Response>> (Stub::*method)(grpc::ClientContext*,
+                                                                    const Request&),
+      const Request& request,
+      absl::FunctionRef<absl::Status(const std::type_identity_t<Response>&)> on_message) {
+    RegisteredCall call(registry_);
+    const auto reader = (StubFor<Stub>().*method)(&call.context(), request);
+    Response response;
+    absl::Status refused;
+    while (refused.ok() && reader->Read(&response)) {
+      answered_ = true;
+      refused = on_message(response);
+    }
+    if (!refused.ok()) call.context().TryCancel();
+    const absl::Status status = Finished(reader->Finish());
+    return refused.ok() ? status : refused;
+  }
+
+  // Runs `connect` until it returns OK or an error that is not transient, pausing between the
+  // tries. `connect` sets its argument to true if it received something. A server that never
+  // answered this client is reported at once.
+  absl::Status KeepConnected(absl::FunctionRef<absl::Status(bool& received)> connect,
+                             const OutageFunction& on_outage);
+
+  // Ends all calls, now and later. For good.
+  void Cancel() { registry_.Cancel(); }
+
+ private:
+  template <typename... Services>
+  using Stubs = std::tuple<std::unique_ptr<typename Services::Stub>...>;
+
+  explicit Client(const ClientOptions& options);
+
+  template <typename Stub>
+  Stub& StubFor() {
+    return *std::get<std::unique_ptr<Stub>>(stubs_);
+  }
+  absl::Status Finished(const grpc::Status& status) const;
+
+  const ClientOptions options_;
+  CallRegistry registry_;
+  std::atomic<bool> answered_ = false;
+  Stubs<v1::ActivationService, v1::CheckpointService, v1::JobService, v1::MetricService,
+        v1::ServerInfoService>
+      stubs_;
+};
+
+}  // namespace lorsa::client
+
+#endif  // LORSA_CLIENT_CPP_CLIENT_H_

@@ -1,0 +1,304 @@
+#include "client/cpp/testing/fake_services.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/crc32c.h"
+#include "base/sha256.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace lorsa::client {
+namespace {
+
+template <typename Resource>
+grpc::Status FindResource(const std::map<std::string, Resource>& resources, const std::string& name,
+                          Resource* found) {
+  const auto it = resources.find(name);
+  if (it == resources.end()) {
+    return DetailedError(grpc::StatusCode::NOT_FOUND, absl::StrCat("there is no ", name),
+                         "NOT_FOUND");
+  }
+  *found = it->second;
+  return grpc::Status::OK;
+}
+
+}  // namespace
+
+grpc::Status DetailedError(grpc::StatusCode code, const std::string& message,
+                           const std::string& reason,
+                           const std::vector<std::pair<std::string, std::string>>& violations) {
+  google::rpc::Status status;
+  status.set_code(code);
+  status.set_message(message);
+  google::rpc::ErrorInfo info;
+  info.set_domain("lorsa");
+  info.set_reason(reason);
+  status.add_details()->PackFrom(info);
+  if (!violations.empty()) {
+    google::rpc::BadRequest bad_request;
+    for (const auto& [field, description] : violations) {
+      auto* violation = bad_request.add_field_violations();
+      violation->set_field(field);
+      violation->set_description(description);
+    }
+    status.add_details()->PackFrom(bad_request);
+  }
+  return grpc::Status(code, message, status.SerializeAsString());
+}
+
+v1::JobEvent MakeEvent(int64_t revision, v1::JobState from, v1::JobState to,
+                       const std::string& message) {
+  v1::JobEvent event;
+  event.set_revision(revision);
+  event.mutable_time()->set_seconds(1'795'994'000 + revision);  // 2026-11-29T23:13:20Z and later
+  event.set_attempt(1);
+  event.set_from_state(from);
+  event.set_to_state(to);
+  event.set_message(message);
+  return event;
+}
+
+grpc::Status FakeJobService::Find(const std::string& name, v1::Job* job) const {
+  return FindResource(jobs, name, job);
+}
+
+grpc::Status FakeJobService::Change(const std::string& name, v1::JobState state, v1::Job* job) {
+  if (const auto it = jobs.find(name); it != jobs.end()) it->second.set_state(state);
+  return Find(name, job);
+}
+
+grpc::Status FakeJobService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
+                                       v1::Job* job) {
+  created.push_back(*request);
+  if (!create_error.ok()) return create_error;
+  job->set_name("jobs/" + request->job_id());
+  *job->mutable_spec() = request->spec();
+  *job->mutable_resolved_spec() = request->spec();
+  job->mutable_resolved_spec()->set_seed(0);
+  if (request->validate_only()) return grpc::Status::OK;
+  job->set_state(v1::JOB_STATE_QUEUED);
+  jobs[job->name()] = *job;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                    v1::Job* job) {
+  return Find(request->name(), job);
+}
+
+grpc::Status FakeJobService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                                      v1::ListJobsResponse* response) {
+  // The page token is the name that the page begins with.
+  for (auto it = jobs.lower_bound(request->page_token()); it != jobs.end(); ++it) {
+    if (request->state() != v1::JOB_STATE_UNSPECIFIED && request->state() != it->second.state()) {
+      continue;
+    }
+    if (response->jobs_size() == std::min(request->page_size(), 2)) {
+      response->set_next_page_token(it->first);
+      break;
+    }
+    *response->add_jobs() = it->second;
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::PauseJob(grpc::ServerContext*, const v1::PauseJobRequest* request,
+                                      v1::Job* job) {
+  return Change(request->name(), v1::JOB_STATE_PAUSING, job);
+}
+
+grpc::Status FakeJobService::ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest* request,
+                                       v1::Job* job) {
+  return Change(request->name(), v1::JOB_STATE_QUEUED, job);
+}
+
+grpc::Status FakeJobService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
+                                       v1::Job* job) {
+  return Change(request->name(), v1::JOB_STATE_CANCELLING, job);
+}
+
+grpc::Status FakeJobService::WatchJob(grpc::ServerContext*, const v1::WatchJobRequest* request,
+                                      grpc::ServerWriter<v1::WatchJobResponse>* writer) {
+  if (watch) return watch(*request, *writer);
+  v1::WatchJobResponse response;
+  const grpc::Status status = Find(request->name(), response.mutable_job());
+  if (status.ok()) writer->Write(response);
+  return status;
+}
+
+grpc::Status FakeJobService::ReadLogs(grpc::ServerContext*, const v1::ReadLogsRequest* request,
+                                      grpc::ServerWriter<v1::ReadLogsResponse>* writer) {
+  v1::Job job;
+  const grpc::Status status = Find(request->name(), &job);
+  if (!status.ok()) return status;
+  for (const v1::ReadLogsResponse& log : logs) writer->Write(log);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeMetricService::StreamMetrics(
+    grpc::ServerContext*, const v1::StreamMetricsRequest* request,
+    grpc::ServerWriter<v1::StreamMetricsResponse>* writer) {
+  if (stream) return stream(*request, *writer);
+  v1::StreamMetricsResponse response;
+  for (const v1::MetricPoint& point : points) {
+    if (point.sequence() <= request->after_sequence()) continue;
+    if (request->kind() != v1::METRIC_KIND_UNSPECIFIED && request->kind() != point.kind()) continue;
+    *response.add_points() = point;
+  }
+  if (!request->history_only()) response.set_final_state(v1::JOB_STATE_SUCCEEDED);
+  writer->Write(response);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeMetricService::QueryMetrics(grpc::ServerContext*,
+                                             const v1::QueryMetricsRequest* request,
+                                             v1::QueryMetricsResponse* response) {
+  for (const v1::MetricPoint& point : points) {
+    if (point.kind() != request->kind() || point.step() < request->start_step()) continue;
+    if (request->end_step() != 0 && point.step() >= request->end_step()) continue;
+    if (response->points_size() == std::min(request->page_size(), 2)) {
+      response->set_next_step(point.step());
+      break;
+    }
+    *response->add_points() = point;
+  }
+  return grpc::Status::OK;
+}
+
+v1::Checkpoint& FakeCheckpointService::Add(const std::string& name,
+                                           const std::map<std::string, std::string>& contents) {
+  v1::Checkpoint& checkpoint = checkpoints[name];
+  checkpoint.set_name(name);
+  for (const auto& [file, bytes] : contents) {
+    files[file] = bytes;
+    v1::CheckpointFile& entry = *checkpoint.add_files();
+    entry.set_name(file);
+    entry.set_size_bytes(static_cast<int64_t>(bytes.size()));
+    entry.set_sha256(Sha256Hex(bytes));
+  }
+  return checkpoint;
+}
+
+grpc::Status FakeCheckpointService::ListCheckpoints(grpc::ServerContext*,
+                                                    const v1::ListCheckpointsRequest* request,
+                                                    v1::ListCheckpointsResponse* response) {
+  for (const auto& [name, checkpoint] : checkpoints) {
+    if (name == checkpoint.name() && absl::StartsWith(name, request->parent() + "/")) {
+      *response->add_checkpoints() = checkpoint;
+    }
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeCheckpointService::GetCheckpoint(grpc::ServerContext*,
+                                                  const v1::GetCheckpointRequest* request,
+                                                  v1::Checkpoint* checkpoint) {
+  return FindResource(checkpoints, request->name(), checkpoint);
+}
+
+grpc::Status FakeCheckpointService::ReadFile(grpc::ServerContext*,
+                                             const v1::ReadFileRequest* request,
+                                             grpc::ServerWriter<v1::FileChunk>* writer) {
+  ++reads;
+  const std::string& bytes = files.at(request->file());
+  const std::string sha256 = Sha256Hex(bytes);
+  if (!request->expected_sha256().empty() && request->expected_sha256() != sha256) {
+    return DetailedError(grpc::StatusCode::ABORTED, "the file has changed", "FILE_CHANGED");
+  }
+  for (size_t offset = request->offset(); offset < bytes.size(); offset += chunk_bytes) {
+    v1::FileChunk chunk;
+    chunk.set_data(bytes.substr(offset, chunk_bytes));
+    chunk.set_offset(static_cast<int64_t>(offset));
+    chunk.set_crc32c(Crc32c(chunk.data()));
+    chunk.set_file_size(static_cast<int64_t>(bytes.size()));
+    chunk.set_file_sha256(sha256);
+    if (before_chunk) {
+      const grpc::Status status = before_chunk(chunk);
+      if (!status.ok()) return status;
+    }
+    if (!writer->Write(chunk)) return grpc::Status::CANCELLED;
+    bytes_sent += static_cast<int64_t>(chunk.data().size());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeActivationService::RegisterActivationSet(
+    grpc::ServerContext*, const v1::RegisterActivationSetRequest* request,
+    grpc::ServerWriter<v1::RegisterActivationSetResponse>* writer) {
+  if (!register_error.ok()) return register_error;
+  v1::RegisterActivationSetResponse response;
+  for (const int64_t done : {0, 50, 100}) {
+    response.mutable_progress()->set_bytes_done(done);
+    response.mutable_progress()->set_bytes_total(100);
+    writer->Write(response);
+  }
+  v1::ActivationSet& set = sets["activationSets/" + request->activation_set_id()];
+  set.set_name("activationSets/" + request->activation_set_id());
+  set.set_path(request->path());
+  *response.mutable_activation_set() = set;
+  writer->Write(response);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeActivationService::GetActivationSet(grpc::ServerContext*,
+                                                     const v1::GetActivationSetRequest* request,
+                                                     v1::ActivationSet* set) {
+  return FindResource(sets, request->name(), set);
+}
+
+grpc::Status FakeActivationService::ListActivationSets(grpc::ServerContext*,
+                                                       const v1::ListActivationSetsRequest*,
+                                                       v1::ListActivationSetsResponse* response) {
+  for (const auto& [name, set] : sets) *response->add_activation_sets() = set;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeActivationService::VerifyActivationSet(
+    grpc::ServerContext*, const v1::VerifyActivationSetRequest* request,
+    grpc::ServerWriter<v1::VerifyActivationSetResponse>* writer) {
+  v1::ActivationSet set;
+  const grpc::Status status = FindResource(sets, request->name(), &set);
+  if (!status.ok()) return status;
+  v1::VerifyActivationSetResponse response;
+  response.mutable_progress()->set_bytes_done(100);
+  response.mutable_progress()->set_bytes_total(100);
+  writer->Write(response);
+  *response.mutable_report() = report;
+  writer->Write(response);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeServerInfoService::GetServerInfo(grpc::ServerContext*,
+                                                  const v1::GetServerInfoRequest*,
+                                                  v1::ServerInfo* response) {
+  *response = info;
+  return grpc::Status::OK;
+}
+
+void FakeServer::Start() {
+  grpc::ServerBuilder builder;
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port_), grpc::InsecureServerCredentials(),
+                           &port_);
+  builder.RegisterService(&jobs);
+  builder.RegisterService(&metrics);
+  builder.RegisterService(&checkpoints);
+  builder.RegisterService(&sets);
+  builder.RegisterService(&info);
+  server_ = builder.BuildAndStart();
+}
+
+void FakeServer::Stop() {
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+  server_.reset();
+}
+
+std::string FakeServer::address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+}  // namespace lorsa::client
