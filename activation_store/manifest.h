@@ -7,10 +7,25 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace lorsa::store {
+
+// Bounds of the format, checked wherever a set enters.
+inline constexpr int64_t kMaxContext = 1 << 20;
+inline constexpr int64_t kMaxDModel = 1 << 16;
+inline constexpr int64_t kMaxSequenceBytes = 1 << 30;  // input and output together
+inline constexpr int64_t kMaxShards = 100000;
+inline constexpr int64_t kMaxShardSequences = 1 << 24;
+inline constexpr int64_t kMaxManifestBytes = 32 << 20;
+
+// Names of the files in a set's folder.
+inline constexpr char kManifestFile[] = "manifest.json";
+inline constexpr char kChecksumsFile[] = "checksums.h5";
+inline constexpr char kAttentionFile[] = "attention.safetensors";
+std::string ShardFile(int64_t shard);  // "shard-00000.h5" for 0
 
 enum class ElementType { kBFloat16, kFloat16, kFloat32 };
 
@@ -86,6 +101,14 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view json);
 
 // The same manifest gives the same bytes.
 std::string FormatManifest(const Manifest& manifest);
+
+// The JSON of the root attribute `lorsa_set`, by which a producer describes the model: model,
+// layer, hook_convention, attention, producer and created, each optional. Errors as above.
+absl::StatusOr<Manifest> ParseDescription(absl::string_view json);
+std::string FormatDescription(const Manifest& manifest);
+
+// OK if context, d_model and the bytes of a sequence are within the bounds; else INVALID_ARGUMENT.
+absl::Status CheckSequenceShape(int64_t context, int64_t d_model, ElementType type);
 
 }  // namespace lorsa::store
 
