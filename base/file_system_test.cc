@@ -7,6 +7,8 @@
 
 #include <filesystem>
 
+#include "base/failing_file_system.h"
+
 namespace lorsa {
 namespace {
 
@@ -33,67 +35,6 @@ TEST_F(FileSystemTest, AnAtomicWriteReplacesTheWholeFileAndLeavesNoOther) {
   EXPECT_EQ(*ReadFile(fs_, Path("a"), 100), "second");
   EXPECT_THAT(*fs_.List(folder_), ElementsAre("a"));
 }
-
-// A file system whose n-th operation of one kind fails, to walk through the steps of a write.
-class FailingFileSystem final : public FileSystem {
- public:
-  explicit FailingFileSystem(std::string failing) : failing_(std::move(failing)) {}
-
-  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
-                                                       mode_t mode) override {
-    if (failing_ == "create") return Failure();
-    auto file = posix_.Create(path, mode);
-    if (!file.ok()) return file;
-    return std::make_unique<FailingFile>(*this, *std::move(file));
-  }
-  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
-                                                              mode_t mode) override {
-    return posix_.OpenForAppend(path, mode);
-  }
-  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override {
-    return posix_.OpenForRead(path);
-  }
-  absl::Status SyncFile(const std::string& path) override { return posix_.SyncFile(path); }
-  absl::Status SyncDirectory(const std::string& path) override {
-    return failing_ == "syncdir" ? Failure() : posix_.SyncDirectory(path);
-  }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return failing_ == "rename" ? Failure() : posix_.Rename(from, to);
-  }
-  absl::Status CreateDirectories(const std::string& path) override {
-    return posix_.CreateDirectories(path);
-  }
-  absl::Status Remove(const std::string& path) override { return posix_.Remove(path); }
-  absl::Status RemoveAll(const std::string& path) override { return posix_.RemoveAll(path); }
-  absl::StatusOr<bool> Exists(const std::string& path) override { return posix_.Exists(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
-    return posix_.List(path);
-  }
-  absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
-    return posix_.FreeBytes(path);
-  }
-
- private:
-  class FailingFile final : public WritableFile {
-   public:
-    FailingFile(FailingFileSystem& fs, std::unique_ptr<WritableFile> file)
-        : fs_(fs), file_(std::move(file)) {}
-    absl::Status Append(absl::string_view data) override {
-      return fs_.failing_ == "append" ? Failure() : file_->Append(data);
-    }
-    absl::Status Sync() override { return fs_.failing_ == "sync" ? Failure() : file_->Sync(); }
-    absl::Status Close() override { return fs_.failing_ == "close" ? Failure() : file_->Close(); }
-
-   private:
-    FailingFileSystem& fs_;
-    std::unique_ptr<WritableFile> file_;
-  };
-
-  static absl::Status Failure() { return absl::ResourceExhaustedError("injected"); }
-
-  std::string failing_;
-  PosixFileSystem posix_;
-};
 
 class FailingWriteTest : public FileSystemTest, public testing::WithParamInterface<const char*> {
  protected:

@@ -1,0 +1,93 @@
+// For tests: a file system of which one kind of operation fails, to walk through the steps of a
+// durable write.
+#ifndef LORSA_BASE_FAILING_FILE_SYSTEM_H_
+#define LORSA_BASE_FAILING_FILE_SYSTEM_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file_system.h"
+
+namespace lorsa {
+
+// Passes everything on to the real file system, but the operation called `operation` fails with
+// RESOURCE_EXHAUSTED "injected" after it went well `successes` times. Operations: "create",
+// "append", "sync", "close", "open", "syncfile", "syncdir", "rename", "mkdir", "list". Thread-safe.
+class FailingFileSystem final : public FileSystem {
+ public:
+  explicit FailingFileSystem(std::string operation, int successes = 0)
+      : operation_(std::move(operation)), successes_left_(successes) {}
+
+  // Whether the operation was called often enough to fail.
+  bool failed() const { return failed_; }
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
+                                                       mode_t mode) override {
+    if (Fails("create")) return Failure();
+    auto file = posix_.Create(path, mode);
+    if (!file.ok()) return file;
+    return std::make_unique<FailingFile>(*this, *std::move(file));
+  }
+  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override {
+    if (Fails("open")) return Failure();
+    return posix_.OpenForRead(path);
+  }
+  absl::Status SyncFile(const std::string& path) override {
+    return Fails("syncfile") ? Failure() : posix_.SyncFile(path);
+  }
+  absl::Status SyncDirectory(const std::string& path) override {
+    return Fails("syncdir") ? Failure() : posix_.SyncDirectory(path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return Fails("rename") ? Failure() : posix_.Rename(from, to);
+  }
+  absl::Status CreateDirectories(const std::string& path) override {
+    return Fails("mkdir") ? Failure() : posix_.CreateDirectories(path);
+  }
+  absl::Status Remove(const std::string& path) override { return posix_.Remove(path); }
+  absl::Status RemoveAll(const std::string& path) override { return posix_.RemoveAll(path); }
+  absl::StatusOr<bool> Exists(const std::string& path) override { return posix_.Exists(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
+    if (Fails("list")) return Failure();
+    return posix_.List(path);
+  }
+  absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
+    return posix_.FreeBytes(path);
+  }
+
+ private:
+  class FailingFile final : public WritableFile {
+   public:
+    FailingFile(FailingFileSystem& fs, std::unique_ptr<WritableFile> file)
+        : fs_(fs), file_(std::move(file)) {}
+    absl::Status Append(absl::string_view data) override {
+      return fs_.Fails("append") ? Failure() : file_->Append(data);
+    }
+    absl::Status Sync() override { return fs_.Fails("sync") ? Failure() : file_->Sync(); }
+    absl::Status Close() override { return fs_.Fails("close") ? Failure() : file_->Close(); }
+
+   private:
+    FailingFileSystem& fs_;
+    std::unique_ptr<WritableFile> file_;
+  };
+
+  static absl::Status Failure() { return absl::ResourceExhaustedError("injected"); }
+
+  bool Fails(const char* operation) {
+    if (operation_ != operation || successes_left_-- > 0) return false;
+    failed_ = true;
+    return true;
+  }
+
+  const std::string operation_;
+  std::atomic<int> successes_left_;
+  std::atomic<bool> failed_ = false;
+  PosixFileSystem posix_;
+};
+
+}  // namespace lorsa
+
+#endif  // LORSA_BASE_FAILING_FILE_SYSTEM_H_
