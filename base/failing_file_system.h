@@ -31,6 +31,13 @@ class FailingFileSystem final : public FileSystem {
     if (!file.ok()) return file;
     return std::make_unique<FailingFile>(*this, *std::move(file));
   }
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
+                                                              mode_t mode) override {
+    if (Fails("create")) return Failure();
+    auto file = posix_.OpenForAppend(path, mode);
+    if (!file.ok()) return file;
+    return std::make_unique<FailingFile>(*this, *std::move(file));
+  }
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override {
     if (Fails("open")) return Failure();
     return posix_.OpenForRead(path);
