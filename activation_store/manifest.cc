@@ -1,14 +1,14 @@
 #include "activation_store/manifest.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "activation_store/position_json.h"
+#include "base/json_fields.h"
 #include "base/status_macros.h"
 
 namespace lorsa::store {
@@ -21,151 +21,17 @@ constexpr char kFormat[] = "lorsa-activation-set";
 constexpr int64_t kFormatVersion = 1;
 constexpr char kHookConvention[] = "transformers.self_attn";
 constexpr int kMaxJsonDepth = 5;
-constexpr size_t kMaxTextBytes = 1024;
 constexpr int64_t kMaxLayers = 1 << 16;
 constexpr int64_t kMaxHeads = 1 << 16;
 constexpr int64_t kMaxBytes = int64_t{1} << 62;
 
-// Takes the members of one JSON object by name. The first error stays, later calls give defaults,
-// and Finish reports it or a member that nobody asked for.
-class Fields {
- public:
-  Fields(const json& value, std::string where) : value_(value), where_(std::move(where)) {
-    if (!value_.is_object()) Fail(where_, "is not an object");
-  }
-
-  bool Has(const std::string& key) const { return value_.is_object() && value_.contains(key); }
-
-  // The member, or nullptr if it is null; an absent one is an error.
-  const json* Nullable(const std::string& key) {
-    const json* member = Find(key);
-    return member == nullptr || member->is_null() ? nullptr : member;
-  }
-  const json& Required(const std::string& key) {
-    const json* member = Find(key);
-    return member == nullptr ? null_ : *member;
-  }
-  std::string Text(const std::string& key) {
-    const json& member = Required(key);
-    if (!member.is_string() || member.get_ref<const std::string&>().size() > kMaxTextBytes) {
-      Fail(Path(key), absl::StrCat("is not a text of at most ", kMaxTextBytes, " bytes"));
-      return "";
-    }
-    return member.get<std::string>();
-  }
-  int64_t Integer(const std::string& key, int64_t min, int64_t max) {
-    const json& member = Required(key);
-    // Compared as unsigned first: get<int64_t> would wrap what is beyond 2^63.
-    const bool fits = member.is_number_unsigned()
-                          ? member.get<uint64_t>() <= static_cast<uint64_t>(max)
-                          : member.is_number_integer();
-    if (!fits || member.get<int64_t>() < min || member.get<int64_t>() > max) {
-      Fail(Path(key), absl::StrCat("is not a whole number from ", min, " to ", max));
-      return min;
-    }
-    return member.get<int64_t>();
-  }
-  double Positive(const std::string& key) {
-    const double value = NotNegative(key);
-    if (value <= 0) Fail(Path(key), "is not a number above 0");
-    return value;
-  }
-  double NotNegative(const std::string& key) {
-    const json& member = Required(key);
-    const double value = member.is_number() ? member.get<double>() : -1;
-    if (!std::isfinite(value) || value < 0) Fail(Path(key), "is not a number of at least 0");
-    return value;
-  }
-  bool Boolean(const std::string& key) {
-    const json& member = Required(key);
-    if (!member.is_boolean()) Fail(Path(key), "is not true or false");
-    return member.is_boolean() && member.get<bool>();
-  }
-
-  std::string Path(const std::string& key) const {
-    return where_.empty() ? key : absl::StrCat(where_, ".", key);
-  }
-  void Fail(absl::string_view path, absl::string_view what) {
-    if (status_.ok()) status_ = absl::DataLossError(absl::StrCat("'", path, "' ", what));
-  }
-  void Take(const absl::Status& status) { status_.Update(status); }
-  absl::Status Finish() {
-    if (!status_.ok()) return status_;
-    for (const auto& [key, member] : value_.items()) {
-      if (!seen_.contains(key)) Fail(Path(key), "is not a key of this format");
-    }
-    return status_;
-  }
-
- private:
-  const json* Find(const std::string& key) {
-    seen_.insert(key);
-    if (Has(key)) return &value_[key];
-    Fail(Path(key), "is missing");
-    return nullptr;
-  }
-
-  const json& value_;
-  const json null_;
-  std::string where_;
-  std::set<std::string> seen_;
-  absl::Status status_;
-};
-
 absl::StatusOr<json> ParseJson(absl::string_view text) {
   if (text.size() > kMaxManifestBytes) return absl::DataLossError("it is longer than 32 MiB");
-  bool too_deep = false;
-  json value = json::parse(
-      text.begin(), text.end(),
-      [&](int depth, json::parse_event_t, json&) {
-        too_deep |= depth > kMaxJsonDepth;
-        return !too_deep;
-      },
-      /*allow_exceptions=*/false);
-  if (too_deep || value.is_discarded() || !value.is_object()) {
-    return absl::DataLossError("it is not a JSON object of this format");
-  }
-  return value;
-}
-
-absl::StatusOr<NtkByParts> ParseNtk(const json& value) {
-  Fields fields(value, "attention.rope.ntk_by_parts");
-  NtkByParts ntk = {.factor = fields.Positive("factor"),
-                    .low_freq_factor = fields.Positive("low_freq_factor"),
-                    .high_freq_factor = fields.Positive("high_freq_factor"),
-                    .original_context = fields.Integer("original_context", 1, kMaxContext)};
-  if (ntk.high_freq_factor <= ntk.low_freq_factor) {
-    fields.Fail(fields.Path("high_freq_factor"), "is not above low_freq_factor");
-  }
-  LORSA_RETURN_IF_ERROR(fields.Finish());
-  return ntk;
-}
-
-absl::StatusOr<Rope> ParseRope(const json& value, int64_t d_head) {
-  Fields fields(value, "attention.rope");
-  Rope rope = {.base = fields.Positive("base"),
-               .rotary_dim = fields.Integer("rotary_dim", 2, std::max<int64_t>(2, d_head)),
-               .adjacent_pairs = fields.Boolean("adjacent_pairs")};
-  if (rope.base <= 1) fields.Fail(fields.Path("base"), "is not above 1");
-  if (rope.rotary_dim % 2 != 0) fields.Fail(fields.Path("rotary_dim"), "is not even");
-  if (const json* ntk = fields.Nullable("ntk_by_parts")) {
-    auto parsed = ParseNtk(*ntk);
-    fields.Take(parsed.status());
-    if (parsed.ok()) rope.ntk_by_parts = *parsed;
-  }
-  LORSA_RETURN_IF_ERROR(fields.Finish());
-  return rope;
-}
-
-absl::StatusOr<QkNorm> ParseQkNorm(const json& value) {
-  Fields fields(value, "attention.qk_norm");
-  QkNorm norm = {.epsilon = fields.Positive("epsilon")};
-  LORSA_RETURN_IF_ERROR(fields.Finish());
-  return norm;
+  return ParseJsonObject(text, kMaxJsonDepth);
 }
 
 absl::StatusOr<AttentionGeometry> ParseAttention(const json& value) {
-  Fields fields(value, "attention");
+  JsonFields fields(value, "attention");
   AttentionGeometry attention = {.n_heads = fields.Integer("n_heads", 1, kMaxHeads),
                                  .n_kv_heads = fields.Integer("n_kv_heads", 1, kMaxHeads),
                                  .d_head = fields.Integer("d_head", 1, kMaxDModel),
@@ -173,28 +39,20 @@ absl::StatusOr<AttentionGeometry> ParseAttention(const json& value) {
   if (attention.n_heads % attention.n_kv_heads != 0) {
     fields.Fail(fields.Path("n_kv_heads"), "does not divide n_heads");
   }
-  if (const json* rope = fields.Nullable("rope")) {
-    auto parsed = ParseRope(*rope, attention.d_head);
-    fields.Take(parsed.status());
-    if (parsed.ok()) attention.rope = *parsed;
-  }
-  if (const json* norm = fields.Nullable("qk_norm")) {
-    auto parsed = ParseQkNorm(*norm);
-    fields.Take(parsed.status());
-    if (parsed.ok()) attention.qk_norm = *parsed;
-  }
+  attention.rope = TakeRope(fields, attention.d_head);
+  attention.qk_norm = TakeQkNorm(fields);
   LORSA_RETURN_IF_ERROR(fields.Finish());
   return attention;
 }
 
-void ParseModel(Fields& fields, Manifest& manifest) {
-  Fields model(fields.Required("model"), "model");
+void ParseModel(JsonFields& fields, Manifest& manifest) {
+  JsonFields model(fields.Required("model"), "model");
   manifest.model = model.Text("name");
   manifest.model_revision = model.Text("revision");
   fields.Take(model.Finish());
 }
 
-void ParseHookConvention(Fields& fields, Manifest& manifest) {
+void ParseHookConvention(JsonFields& fields, Manifest& manifest) {
   manifest.hook_convention = fields.Text("hook_convention");
   if (manifest.hook_convention != kHookConvention) {
     fields.Fail("hook_convention",
@@ -202,7 +60,7 @@ void ParseHookConvention(Fields& fields, Manifest& manifest) {
   }
 }
 
-void ParseCreated(Fields& fields, Manifest& manifest) {
+void ParseCreated(JsonFields& fields, Manifest& manifest) {
   manifest.created = fields.Text("created");
   absl::Time time;
   if (!absl::ParseTime(absl::RFC3339_full, manifest.created, &time, nullptr)) {
@@ -210,7 +68,7 @@ void ParseCreated(Fields& fields, Manifest& manifest) {
   }
 }
 
-void ParseAttentionMember(Fields& fields, Manifest& manifest) {
+void ParseAttentionMember(JsonFields& fields, Manifest& manifest) {
   const json* attention = fields.Nullable("attention");
   if (attention == nullptr) return;
   auto parsed = ParseAttention(*attention);
@@ -219,7 +77,7 @@ void ParseAttentionMember(Fields& fields, Manifest& manifest) {
 }
 
 // `file` must be the name that the format gives it, so no path leads out of the folder.
-FileRecord ParseFileRecord(Fields& fields, absl::string_view file) {
+FileRecord ParseFileRecord(JsonFields& fields, absl::string_view file) {
   FileRecord record = {.file = fields.Text("file"),
                        .bytes = fields.Integer("bytes", 1, kMaxBytes),
                        .sha256 = fields.Text("sha256")};
@@ -233,7 +91,7 @@ FileRecord ParseFileRecord(Fields& fields, absl::string_view file) {
   return record;
 }
 
-void ParseShards(Fields& fields, Manifest& manifest) {
+void ParseShards(JsonFields& fields, Manifest& manifest) {
   const json& shards = fields.Required("shards");
   if (!shards.is_array() || shards.empty() || shards.size() > kMaxShards) {
     fields.Fail("shards", absl::StrCat("is not a list of 1 to ", kMaxShards, " shards"));
@@ -241,7 +99,7 @@ void ParseShards(Fields& fields, Manifest& manifest) {
   }
   int64_t sequences = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
-    Fields shard(shards[i], absl::StrCat("shards[", i, "]"));
+    JsonFields shard(shards[i], absl::StrCat("shards[", i, "]"));
     ShardRecord record{ParseFileRecord(shard, ShardFile(static_cast<int64_t>(i))),
                        shard.Integer("sequences", 1, kMaxShardSequences)};
     fields.Take(shard.Finish());
@@ -254,19 +112,19 @@ void ParseShards(Fields& fields, Manifest& manifest) {
   }
 }
 
-void ParseFiles(Fields& fields, Manifest& manifest) {
+void ParseFiles(JsonFields& fields, Manifest& manifest) {
   ParseShards(fields, manifest);
-  Fields checksums(fields.Required("checksums"), "checksums");
+  JsonFields checksums(fields.Required("checksums"), "checksums");
   manifest.checksums = ParseFileRecord(checksums, kChecksumsFile);
   fields.Take(checksums.Finish());
   if (const json* value = fields.Nullable("attention_weights")) {
-    Fields weights(*value, "attention_weights");
+    JsonFields weights(*value, "attention_weights");
     manifest.attention_weights = ParseFileRecord(weights, kAttentionFile);
     fields.Take(weights.Finish());
   }
 }
 
-void ParseContents(Fields& fields, Manifest& manifest) {
+void ParseContents(JsonFields& fields, Manifest& manifest) {
   manifest.d_model = fields.Integer("d_model", 1, kMaxDModel);
   manifest.context = fields.Integer("context", 1, kMaxContext);
   const std::string type = fields.Text("element_type");
@@ -284,33 +142,16 @@ void ParseContents(Fields& fields, Manifest& manifest) {
   manifest.sequences = fields.Integer("sequences", 1, kMaxShards * kMaxShardSequences);
   manifest.unmasked_tokens =
       fields.Integer("unmasked_tokens", 0, manifest.sequences * manifest.context);
-  Fields norms(fields.Required("mean_norm"), "mean_norm");
+  JsonFields norms(fields.Required("mean_norm"), "mean_norm");
   manifest.mean_input_norm = norms.NotNegative("mhsa_input");
   manifest.mean_output_norm = norms.NotNegative("mhsa_output");
   fields.Take(norms.Finish());
 }
 
 ordered_json AttentionJson(const AttentionGeometry& attention) {
-  ordered_json value = {{"n_heads", attention.n_heads},
-                        {"n_kv_heads", attention.n_kv_heads},
-                        {"d_head", attention.d_head},
-                        {"attn_scale", attention.attn_scale},
-                        {"rope", nullptr},
-                        {"qk_norm", nullptr}};
-  if (attention.rope.has_value()) {
-    value["rope"] = {{"base", attention.rope->base},
-                     {"rotary_dim", attention.rope->rotary_dim},
-                     {"adjacent_pairs", attention.rope->adjacent_pairs},
-                     {"ntk_by_parts", nullptr}};
-    if (const auto& ntk = attention.rope->ntk_by_parts; ntk.has_value()) {
-      value["rope"]["ntk_by_parts"] = {{"factor", ntk->factor},
-                                       {"low_freq_factor", ntk->low_freq_factor},
-                                       {"high_freq_factor", ntk->high_freq_factor},
-                                       {"original_context", ntk->original_context}};
-    }
-  }
-  if (attention.qk_norm.has_value()) value["qk_norm"] = {{"epsilon", attention.qk_norm->epsilon}};
-  return value;
+  return {{"n_heads", attention.n_heads},     {"n_kv_heads", attention.n_kv_heads},
+          {"d_head", attention.d_head},       {"attn_scale", attention.attn_scale},
+          {"rope", RopeJson(attention.rope)}, {"qk_norm", QkNormJson(attention.qk_norm)}};
 }
 
 ordered_json FileJson(const FileRecord& record) {
@@ -366,7 +207,7 @@ absl::Status CheckSequenceShape(int64_t context, int64_t d_model, ElementType ty
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
   LORSA_ASSIGN_OR_RETURN(const json value, ParseJson(text));
-  Fields fields(value, "");
+  JsonFields fields(value, "");
   Manifest manifest;
   if (fields.Text("format") != kFormat) {
     fields.Fail("format", absl::StrCat("is not '", kFormat, "'"));
@@ -412,7 +253,7 @@ std::string FormatManifest(const Manifest& manifest) {
 
 absl::StatusOr<Manifest> ParseDescription(absl::string_view text) {
   LORSA_ASSIGN_OR_RETURN(const json value, ParseJson(text));
-  Fields fields(value, "");
+  JsonFields fields(value, "");
   Manifest manifest;
   if (fields.Has("model")) ParseModel(fields, manifest);
   if (fields.Has("layer")) manifest.layer = fields.Integer("layer", 0, kMaxLayers);
