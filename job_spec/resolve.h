@@ -4,19 +4,13 @@
 #ifndef LORSA_JOB_SPEC_RESOLVE_H_
 #define LORSA_JOB_SPEC_RESOLVE_H_
 
-#include <string>
 #include <vector>
 
+#include "base/field_violation.h"
 #include "lorsa/v1/activation_service.pb.h"
 #include "lorsa/v1/training_spec.pb.h"
 
 namespace lorsa {
-
-// What is wrong with one field.
-struct FieldViolation {
-  std::string field;        // "top_k", "rope.rotary_dim"
-  std::string description;  // a sentence that says what to do
-};
 
 struct ResolvedSpec {
   // Every field set, except `rope` and `qk_norm`, whose absence means none. Meaningful only if

@@ -67,7 +67,7 @@ absl::StatusOr<Caller> TableAuthorizer::AuthorizeWorker(
                           "'authorization: Bearer TOKEN'"),
                       "WORKER_TOKEN_MISSING");
   }
-  absl::StatusOr<WorkerIdentity> worker = tokens_.VerifyWorkerToken(token);
+  absl::StatusOr<AttemptKey> worker = tokens_.VerifyWorkerToken(token);
   if (!worker.ok()) return std::move(worker).status();
   return Caller{.worker = *std::move(worker)};
 }

@@ -7,11 +7,11 @@
 #include <grpcpp/server_context.h>
 
 #include <optional>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/catalog/catalog.h"
 
 namespace lorsa::server {
 
@@ -28,24 +28,18 @@ struct MethodRule {
 // The table.
 absl::Span<const MethodRule> MethodRules();
 
-// The attempt that a worker's token stands for.
-struct WorkerIdentity {
-  std::string job_id;
-  int attempt = 0;
-};
-
 // What knows the tokens. Thread-safe; may block (it is called on an Executor).
 class WorkerTokenVerifier {
  public:
   virtual ~WorkerTokenVerifier() = default;
-  // UNAUTHENTICATED for a token that was never given out; FAILED_PRECONDITION with the reason
-  // STALE_ATTEMPT for one of an attempt that is over.
-  virtual absl::StatusOr<WorkerIdentity> VerifyWorkerToken(absl::string_view token) = 0;
+  // The attempt that a token stands for. UNAUTHENTICATED for a token that was never given out;
+  // FAILED_PRECONDITION with the reason STALE_ATTEMPT for one of an attempt that is over.
+  virtual absl::StatusOr<AttemptKey> VerifyWorkerToken(absl::string_view token) = 0;
 };
 
 // Whoever is calling.
 struct Caller {
-  std::optional<WorkerIdentity> worker;  // set for methods with Access::kWorker
+  std::optional<AttemptKey> worker;  // set for methods with Access::kWorker
 };
 
 // Thread-safe.

@@ -137,13 +137,24 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   void Open() {
+    absl::Status status = OpenHandler();
+    {
+      absl::MutexLock lock(&mutex_);
+      opening_ = false;
+      if (!status.ok()) RequestEnd(std::move(status));
+      WriteOrFinish();
+    }
+    if (handler_ != nullptr) ReadOrClose();
+  }
+
+  absl::Status OpenHandler() {
     absl::StatusOr<Caller> caller = AdmitCall(runtime_, method_, *context_);
-    if (!caller.ok()) return End(std::move(caller).status());
+    if (!caller.ok()) return std::move(caller).status();
     auto handler = open_(*caller, std::make_shared<WeakSender>(this->weak_from_this()));
     open_ = nullptr;
-    if (!handler.ok()) return End(std::move(handler).status());
+    if (!handler.ok()) return std::move(handler).status();
     handler_ = *std::move(handler);
-    ReadOrClose();
+    return absl::OkStatus();
   }
 
   void Handle() {
@@ -173,7 +184,7 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   void WriteOrFinish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (writing_ || finished_) return;
+    if (opening_ || writing_ || finished_) return;
     if (!queue_.empty()) {
       outgoing_ = std::move(queue_.front());
       queue_.pop_front();
@@ -196,7 +207,8 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
 
   absl::Mutex mutex_;
   std::deque<Response> queue_ ABSL_GUARDED_BY(mutex_);
-  Response outgoing_ ABSL_GUARDED_BY(mutex_);  // what is being written; gRPC reads it without
+  Response outgoing_ ABSL_GUARDED_BY(mutex_);    // what is being written; gRPC reads it without
+  bool opening_ ABSL_GUARDED_BY(mutex_) = true;  // Open still uses the context: do not finish
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "base/field_violation.h"
 
 namespace lorsa::server {
 
@@ -28,12 +29,6 @@ absl::Status WithReason(absl::Status status, absl::string_view reason,
 
 // The reason attached to `status`; if none was, the name of its code ("NOT_FOUND").
 std::string ReasonOf(const absl::Status& status);
-
-// One field of a request that is wrong; `field` is a path of proto field names ("spec.top_k").
-struct FieldViolation {
-  std::string field;
-  std::string description;
-};
 
 // INVALID_ARGUMENT with the reason INVALID_FIELDS, naming every field; `violations` is not empty.
 absl::Status InvalidFields(const std::vector<FieldViolation>& violations);
