@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +133,11 @@ class _Run:
         result = {}
         for layer in self._layers:
             path = layer.folder / shard_name(shard)
-            with ShardReader(path, layer.about, sequences) as reader:
-                result[layer.index] = reader.summarise()
+            try:
+                with ShardReader(path, layer.about, sequences) as reader:
+                    result[layer.index] = reader.summarise()
+            except LorsaError as error:
+                raise LorsaError(f"{error} Delete it to have it harvested again.") from error
         return result
 
     def _write_shard(
@@ -198,22 +201,29 @@ def _layer(options: HarvestOptions, family: Family, model: Any, layer: int) -> _
 def _arguments(
     options: HarvestOptions, layers: Sequence[_Layer], text: str, sequences: torch.Tensor
 ) -> dict[str, Any]:
-    """All that decides a set's bytes."""
+    """All that decides the sets' bytes; what users change comes first."""
+    abouts = [layer.about for layer in layers]
     return {
         "layers": list(options.layers),
+        "model": abouts[0].model,
+        "model_revision": abouts[0].model_revision,
+        "element_type": abouts[0].element_type,
         "context": options.context,
         "sequences": options.sequences,
         "seed": options.seed,
         "batch": options.batch,
-        "threads": torch.get_num_threads(),
         "sequences_per_shard": options.sequences_per_shard,
-        "text_sha256": hashlib.sha256(text.encode()).hexdigest(),
-        "tokens_sha256": hashlib.sha256(sequences.numpy().tobytes()).hexdigest(),
-        "descriptions": [asdict(layer.about) for layer in layers],
-        "attention_sha256": [
-            hashlib.sha256(safetensors.torch.save(layer.weights)).hexdigest() for layer in layers
-        ],
+        "threads": torch.get_num_threads(),
+        "text_sha256": _sha256(text.encode()),
+        "tokens_sha256": _sha256(sequences.numpy().tobytes()),
+        "attention_sha256": [_sha256(safetensors.torch.save(layer.weights)) for layer in layers],
+        "attention": [about.attention and about.attention.to_json() for about in abouts],
+        "producer": abouts[0].producer,
     }
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _write_weights(layer: _Layer) -> None:

@@ -47,7 +47,7 @@ def remember_arguments(folder: Path, arguments: dict[str, Any]) -> None:
         write_atomically(path, (json.dumps(arguments, indent=2) + "\n").encode())
         return
     before = parse_object(read_bounded(path, _MAX_STATE_BYTES), str(path))
-    for key in sorted(arguments.keys() | before.keys()):
+    for key in [*arguments, *before]:
         if before.get(key) != arguments.get(key):
             raise LorsaError(
                 f"{folder} was begun with {key} = {_show(before.get(key))}, not "
