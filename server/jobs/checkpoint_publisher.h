@@ -1,18 +1,23 @@
 // Turns a checkpoint that a worker staged into a published one.
 //
 // Protocol of a publication:
-//   1. The staged folder's manifest.json has the sha256 that the worker named, and every file that
-//      it lists is there, regular, with the size and sha256 listed. The worker has fsynced them.
-//   2. If a folder of this step stands published and verifies, it is kept (an attempt that runs a
-//      step again writes the same weights) and 3 is left out.
+//   1. If the catalog knows a checkpoint of this step and its folder verifies, that one is kept,
+//   the
+//      staged one is removed and all is done: an attempt that runs a step again writes the same
+//      weights, and a request sent again, its answer lost, finds its own.
+//   2. The staged folder's manifest.json has the sha256 that the worker named, and every file that
+//      it lists is there, regular, with the size and sha256 listed, and no other. The worker has
+//      fsynced them. If there is no staged folder, the one in place is held to the same: an earlier
+//      try may have come as far as 3.
 //   3. What stands in the way is moved to the trash; the staged folder is renamed into
 //      checkpoints/; both parent folders are fsynced.
 //   4. The catalog stores the checkpoint and its event, if the attempt is still current. If it is
-//      not, a folder renamed by 3 goes to the trash.
+//      not, the folder goes to the trash.
 //   5. Retention: all but the newest keep_checkpoints and the best are deleted from the catalog,
 //      then moved to the trash. The trash is emptied.
-// A crash between 3 and 4 leaves a folder that the catalog does not know: 3 of the next publication
-// of that step moves it away. A crash within 5 leaves trash for the next.
+// A crash between 3 and 4 leaves a folder that the catalog does not know: the worker asks again and
+// 2 finds it in place, or 3 of a later publication of that step moves it away. A crash within 5
+// leaves trash for the next.
 #ifndef LORSA_SERVER_JOBS_CHECKPOINT_PUBLISHER_H_
 #define LORSA_SERVER_JOBS_CHECKPOINT_PUBLISHER_H_
 
@@ -35,7 +40,7 @@ class CheckpointPublisher {
  public:
   explicit CheckpointPublisher(const JobEnvironment& environment) : env_(environment) {}
 
-  // INVALID_ARGUMENT or DATA_LOSS, naming the file, if what is staged does not hold;
+  // INVALID_ARGUMENT, NOT_FOUND or DATA_LOSS, naming the file, if what is staged does not hold;
   // RESOURCE_EXHAUSTED or UNAVAILABLE for a disk that may recover; ABORTED for an attempt that is
   // no longer current.
   absl::Status Publish(const AttemptKey& attempt, const v1::CheckpointStaged& staged,
@@ -45,15 +50,21 @@ class CheckpointPublisher {
   absl::StatusOr<std::vector<std::string>> PublishedFolders(const std::string& job_id) const;
 
  private:
-  absl::Status MoveIntoPlace(const AttemptKey& attempt, const std::string& staged_folder,
-                             int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status MoveToTrash(const std::string& job_id, const std::string& folder)
+  // 1. Whether the catalog's checkpoint of this step is there and whole.
+  bool PublishedStepHolds(const std::string& job_id, int64_t step) const;
+  // 2. The checkpoint with its files.
+  absl::StatusOr<v1::Checkpoint> VerifyStaged(const AttemptKey& attempt,
+                                              const v1::CheckpointStaged& staged) const;
+  absl::Status MoveIntoPlace(const AttemptKey& attempt, int64_t step)  // 3
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status ApplyRetention(const std::string& job_id, int keep_checkpoints)
+  absl::Status ApplyRetention(const std::string& job_id, int keep_checkpoints)  // 5
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // OK if the step has no folder.
+  absl::Status MoveToTrash(const std::string& job_id, int64_t step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const JobEnvironment env_;
-  // Held from 2 on: publications move folders one at a time.
+  // Publications look at and move folders one at a time.
   absl::Mutex mu_;
 };
 

@@ -18,6 +18,7 @@
 #define LORSA_SERVER_JOBS_JOB_MANAGER_H_
 
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -75,22 +76,29 @@ class JobManager {
   // CANCELLING; FAILED_PRECONDITION for one that has ended.
   absl::StatusOr<v1::Job> CancelJob(absl::string_view id);
 
+  // Newest progress of a running job; empty before the first, and after the end.
+  std::optional<v1::JobProgress> Progress(absl::string_view id) const;
+
   // For the workers' RPC.
   WorkerSessions& sessions() { return *sessions_; }
 
  private:
   void PollUntilStopped();
+  // Makes the thread poll now.
+  void Poke();
   // The stored job with what is known of it only in memory.
   v1::Job WithLiveFields(const JobRecord& record) const;
+  absl::StatusOr<v1::Job> Change(absl::string_view id, const JobDecision& decision);
 
   const JobOptions options_;
   const JobEnvironment env_;
   const std::unique_ptr<LiveAttempts> live_;
   const std::unique_ptr<WorkerSessions> sessions_;
   const std::unique_ptr<Scheduler> scheduler_;
+
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool poll_now_ ABSL_GUARDED_BY(mu_) = false;
+  bool poked_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 #ifndef LORSA_SERVER_JOBS_WORKER_SESSIONS_H_
 #define LORSA_SERVER_JOBS_WORKER_SESSIONS_H_
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -12,32 +13,37 @@
 #include "server/jobs/checkpoint_publisher.h"
 #include "server/jobs/job_environment.h"
 #include "server/jobs/live_attempts.h"
+#include "server/rpc/authorization.h"
 
 namespace lorsa::server {
 
 // Methods block on the catalog and the disk; thread-safe, but messages of one connection are handed
-// in in order, one at a time.
-class WorkerSessions {
+// in in order, one at a time. An error of Hello or Handle ends the session: the caller ends the
+// stream with it.
+class WorkerSessions final : public WorkerTokenVerifier {
  public:
-  WorkerSessions(const JobEnvironment& environment, LiveAttempts& live);
+  // `poke` makes the scheduler look at the jobs soon; it must not block.
+  WorkerSessions(const JobOptions& options, const JobEnvironment& environment, LiveAttempts& live,
+                 std::function<void()> poke);
 
-  // The attempt that `token` was made for. UNAUTHENTICATED for a token that was never given out.
-  // FAILED_PRECONDITION (STALE_ATTEMPT) if the attempt is not its job's current one or is over.
-  absl::StatusOr<AttemptKey> Authenticate(absl::string_view token) const;
+  // UNAUTHENTICATED for a token that was never given out. FAILED_PRECONDITION (STALE_ATTEMPT) if
+  // the attempt is not its job's current one or is over.
+  absl::StatusOr<AttemptKey> VerifyWorkerToken(absl::string_view token) override;
 
-  // Begins a session: STARTING → RUNNING, sends Welcome and any command that stands. Replaces, and
-  // closes, an older connection of the attempt. An error, as all below, ends the session: the
-  // caller closes the stream with it.
+  // Begins a session: STARTING → RUNNING, sends Welcome; a command that stands follows. Replaces,
+  // and closes, an older connection of the attempt.
   absl::Status Hello(const AttemptKey& attempt, const v1::WorkerHello& hello,
                      const std::shared_ptr<WorkerConnection>& connection);
-  // A message after hello. Answers go through the connection; after an outcome it is closed.
+  // A message after hello. Answers go through the connection, which is closed after an outcome.
   absl::Status Handle(const AttemptKey& attempt, const v1::WorkerMessage& message,
-                      const std::shared_ptr<WorkerConnection>& connection);
+                      WorkerConnection& connection);
   // The stream has ended, for whatever reason. The job goes on: the worker may come back.
-  void Disconnected(const AttemptKey& attempt, const std::shared_ptr<WorkerConnection>& connection);
+  void Disconnected(const AttemptKey& attempt, const WorkerConnection* connection);
 
  private:
-  absl::Status Welcome(const JobRecord& record, WorkerConnection& connection);
+  // The job, RUNNING or further, if the attempt is current.
+  absl::StatusOr<JobRecord> BeginSession(const AttemptKey& attempt, const v1::WorkerHello& hello);
+  absl::StatusOr<v1::ServerMessage> WelcomeFor(const JobRecord& job) const;
   absl::Status HandleHeartbeat(const AttemptKey& attempt, const v1::Heartbeat& heartbeat);
   absl::Status HandleMetrics(const AttemptKey& attempt, const v1::MetricBatch& batch,
                              WorkerConnection& connection);
@@ -46,8 +52,10 @@ class WorkerSessions {
   absl::Status HandleOutcome(const AttemptKey& attempt, const v1::WorkerOutcome& outcome,
                              WorkerConnection& connection);
 
+  const JobOptions options_;
   const JobEnvironment env_;
   LiveAttempts& live_;
+  const std::function<void()> poke_;
   CheckpointPublisher publisher_;
 };
 

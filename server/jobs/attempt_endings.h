@@ -1,0 +1,37 @@
+// How the end of an attempt changes its job: by the worker's outcome, or by its loss. Pure
+// decisions, taken inside the catalog's transaction (Catalog::UpdateJob).
+#ifndef LORSA_SERVER_JOBS_ATTEMPT_ENDINGS_H_
+#define LORSA_SERVER_JOBS_ATTEMPT_ENDINGS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "lorsa/v1/worker_service.pb.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/job_environment.h"
+
+namespace lorsa::server {
+
+// A worker that is gone without an outcome.
+struct Loss {
+  std::string cause;     // a clause: "its process was killed by signal 9 (Killed)"
+  std::string log_tail;  // the last lines of its log; shown if the job FAILED
+  absl::Time time;
+};
+
+// What the loss of `attempt` does: RECOVERING with a growing backoff, FAILED once recoveries are
+// used up, PAUSED or CANCELLED if the client wanted it stopped anyway. StaleAttempt if it is not
+// the job's current one.
+JobDecision LossDecision(int attempt, const Loss& loss, const JobOptions& options);
+
+// What `outcome` does. One that the worker was not asked for (PAUSED, CANCELLED) counts as a loss.
+JobDecision OutcomeDecision(int attempt, const v1::WorkerOutcome& outcome, absl::Time now,
+                            const JobOptions& options);
+
+// FAILED_PRECONDITION (STALE_ATTEMPT): the answer to a worker that must exit.
+absl::Status StaleAttempt(const AttemptKey& attempt);
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_ATTEMPT_ENDINGS_H_

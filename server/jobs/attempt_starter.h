@@ -1,0 +1,35 @@
+// Steps 1 to 4 in the life of an attempt (job_manager.h).
+#ifndef LORSA_SERVER_JOBS_ATTEMPT_STARTER_H_
+#define LORSA_SERVER_JOBS_ATTEMPT_STARTER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/job_environment.h"
+
+namespace lorsa::server {
+
+// One caller at a time.
+class AttemptStarter {
+ public:
+  AttemptStarter(const JobOptions& options, const JobEnvironment& environment)
+      : options_(options), env_(environment) {}
+
+  // Launches the next attempt of `job`, which was QUEUED or RECOVERING when `job` was read. Returns
+  // OK also when the worker could not be spawned: the job is then RECOVERING or FAILED. An error
+  // means that nothing has changed.
+  absl::Status Start(const JobRecord& job);
+
+ private:
+  absl::Status PrepareFolders(const AttemptKey& attempt);
+  absl::Status WriteBootstrap(const AttemptKey& attempt, const std::string& token);
+  void Spawn(const AttemptKey& attempt);
+
+  const JobOptions options_;
+  const JobEnvironment env_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_ATTEMPT_STARTER_H_

@@ -1,0 +1,51 @@
+#include "server/jobs/data_folder_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/status_macros.h"
+
+namespace lorsa::server {
+namespace {
+
+// What the holder wrote into the file; empty if nothing can be read.
+std::string ReadHolder(int fd) {
+  char text[32];
+  const ssize_t size = ::pread(fd, text, sizeof(text), 0);
+  return std::string(absl::StripAsciiWhitespace(absl::string_view(text, size > 0 ? size : 0)));
+}
+
+absl::Status WritePid(int fd, const std::string& path) {
+  const std::string pid = absl::StrCat(::getpid(), "\n");
+  if (::ftruncate(fd, 0) != 0 ||
+      ::pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return ErrnoStatus(errno, "write", path);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataFolderLock>> DataFolderLock::Acquire(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  std::unique_ptr<DataFolderLock> lock(new DataFolderLock(fd));
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock", path);
+    return absl::FailedPreconditionError(
+        absl::StrCat("the data folder ", DirectoryOf(path), " is in use by the lorsad with pid ",
+                     ReadHolder(fd), "; stop that one or name another folder"));
+  }
+  LORSA_RETURN_IF_ERROR(WritePid(fd, path));
+  return lock;
+}
+
+DataFolderLock::~DataFolderLock() { ::close(fd_); }
+
+}  // namespace lorsa::server

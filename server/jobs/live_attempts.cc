@@ -1,0 +1,128 @@
+#include "server/jobs/live_attempts.h"
+
+#include <utility>
+
+namespace lorsa::server {
+
+LiveAttempts::Entry* LiveAttempts::Find(const AttemptKey& attempt) {
+  const auto found = entries_.find(attempt.job_id);
+  if (found == entries_.end() || found->second.attempt != attempt.attempt) return nullptr;
+  return &found->second;
+}
+
+absl::Time LiveAttempts::Observe(const AttemptKey& attempt, absl::Time now) {
+  absl::MutexLock lock(&mu_);
+  Entry& entry = entries_[attempt.job_id];
+  if (entry.attempt < attempt.attempt) {
+    entry = Entry();
+    entry.attempt = attempt.attempt;
+    entry.last_heard = now;
+  }
+  return entry.last_heard;
+}
+
+void LiveAttempts::Heard(const AttemptKey& attempt, absl::Time now) {
+  absl::MutexLock lock(&mu_);
+  if (Entry* entry = Find(attempt)) entry->last_heard = now;
+}
+
+absl::Time LiveAttempts::KillTime(const AttemptKey& attempt, absl::Time if_first) {
+  absl::MutexLock lock(&mu_);
+  Entry* entry = Find(attempt);
+  if (entry == nullptr) return if_first;
+  if (!entry->kill_time.has_value()) entry->kill_time = if_first;
+  return *entry->kill_time;
+}
+
+bool LiveAttempts::Attach(const AttemptKey& attempt, std::shared_ptr<WorkerConnection> connection) {
+  std::shared_ptr<WorkerConnection> replaced;
+  {
+    absl::MutexLock lock(&mu_);
+    Entry* entry = Find(attempt);
+    if (entry == nullptr) return false;
+    replaced = std::exchange(entry->connection, std::move(connection));
+    entry->last_command = v1::COMMAND_UNSPECIFIED;
+  }
+  if (replaced != nullptr) replaced->End(absl::AbortedError("a newer session replaced this one"));
+  return true;
+}
+
+void LiveAttempts::Detach(const AttemptKey& attempt, const WorkerConnection* connection) {
+  absl::MutexLock lock(&mu_);
+  Entry* entry = Find(attempt);
+  if (entry != nullptr && entry->connection.get() == connection) entry->connection = nullptr;
+}
+
+void LiveAttempts::Command(const AttemptKey& attempt, v1::Command command) {
+  std::shared_ptr<WorkerConnection> connection;
+  {
+    absl::MutexLock lock(&mu_);
+    Entry* entry = Find(attempt);
+    if (entry == nullptr || entry->connection == nullptr || entry->last_command == command) return;
+    entry->last_command = command;
+    connection = entry->connection;
+  }
+  v1::ServerMessage message;
+  message.set_command(command);
+  connection->Send(std::move(message));
+}
+
+bool LiveAttempts::SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress,
+                               absl::Time now) {
+  absl::MutexLock lock(&mu_);
+  Entry* entry = Find(attempt);
+  if (entry == nullptr) return false;
+  entry->last_heard = now;
+  entry->progress = progress;
+  return true;
+}
+
+bool LiveAttempts::SetWaitingFor(const AttemptKey& attempt, absl::string_view waiting_for) {
+  absl::MutexLock lock(&mu_);
+  Entry* entry = Find(attempt);
+  if (entry == nullptr) return false;
+  entry->waiting_for = std::string(waiting_for);
+  return entry->recorded_waiting_for != waiting_for;
+}
+
+void LiveAttempts::WaitingForRecorded(const AttemptKey& attempt, absl::string_view waiting_for) {
+  absl::MutexLock lock(&mu_);
+  if (Entry* entry = Find(attempt)) entry->recorded_waiting_for = std::string(waiting_for);
+}
+
+std::optional<v1::JobProgress> LiveAttempts::Progress(absl::string_view job_id) const {
+  absl::MutexLock lock(&mu_);
+  const auto found = entries_.find(job_id);
+  return found == entries_.end() ? std::nullopt : found->second.progress;
+}
+
+std::string LiveAttempts::WaitingFor(absl::string_view job_id) const {
+  absl::MutexLock lock(&mu_);
+  const auto found = entries_.find(job_id);
+  return found == entries_.end() ? "" : found->second.waiting_for;
+}
+
+void LiveAttempts::End(const AttemptKey& attempt, const absl::Status& status) {
+  std::shared_ptr<WorkerConnection> connection;
+  {
+    absl::MutexLock lock(&mu_);
+    Entry* entry = Find(attempt);
+    if (entry == nullptr) return;
+    connection = std::move(entry->connection);
+    entries_.erase(attempt.job_id);
+  }
+  if (connection != nullptr) connection->End(status);
+}
+
+void LiveAttempts::EndAll(const absl::Status& status) {
+  std::map<std::string, Entry, std::less<>> entries;
+  {
+    absl::MutexLock lock(&mu_);
+    entries.swap(entries_);
+  }
+  for (const auto& [job_id, entry] : entries) {
+    if (entry.connection != nullptr) entry.connection->End(status);
+  }
+}
+
+}  // namespace lorsa::server

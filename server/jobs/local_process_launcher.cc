@@ -1,0 +1,96 @@
+#include "server/jobs/local_process_launcher.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+
+namespace lorsa::server {
+namespace {
+
+// What posix_spawn is told; frees what it holds.
+class SpawnSettings {
+ public:
+  explicit SpawnSettings(const std::string& log_file) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, log_file.c_str(),
+                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
+    posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
+    posix_spawnattr_init(&attributes_);
+    // The server blocks the signals that it waits for, and ignores SIGPIPE; both would be
+    // inherited.
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setsigdefault(&attributes_, &all);
+    posix_spawnattr_setflags(&attributes_,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+
+  const posix_spawn_file_actions_t* actions() const { return &actions_; }
+  const posix_spawnattr_t* attributes() const { return &attributes_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+std::string Describe(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const int signal = WTERMSIG(wait_status);
+    return absl::StrCat("was killed by signal ", signal, " (", strsignal(signal), ")");
+  }
+  return absl::StrCat("exited with status ", WEXITSTATUS(wait_status));
+}
+
+}  // namespace
+
+absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest& request) {
+  const SpawnSettings settings(request.log_file);
+  std::string option = absl::StrCat("--bootstrap=", request.bootstrap_file);
+  std::string binary = worker_binary_;
+  char* const arguments[] = {binary.data(), option.data(), nullptr};
+  pid_t pid = 0;
+  const int error = ::posix_spawn(&pid, binary.c_str(), settings.actions(), settings.attributes(),
+                                  arguments, environ);
+  if (error != 0) return ErrnoStatus(error, "start worker", worker_binary_);
+  const absl::StatusOr<ProcessIdentity> identity = IdentifyProcess(pid);
+  // One that has ended already is known by its pid alone; Check says how it ended.
+  return identity.ok() ? *identity : ProcessIdentity{.pid = pid};
+}
+
+ProcessStatus LocalProcessLauncher::Check(const ProcessIdentity& process) {
+  if (IsAlive(process)) return {.alive = true};
+  // Collects a child of ours, so that no zombie stays; of another's child nothing is known.
+  int wait_status = 0;
+  if (::waitpid(process.pid, &wait_status, WNOHANG) != process.pid) return {};
+  return {.alive = false, .ending = Describe(wait_status)};
+}
+
+void LocalProcessLauncher::Kill(const ProcessIdentity& process) {
+  // The descriptor stands for the process that has the pid now; if that still is the one meant, the
+  // signal cannot hit another.
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
+  if (fd < 0) return;
+  if (IsAlive(process)) ::syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0);
+  ::close(fd);
+}
+
+}  // namespace lorsa::server

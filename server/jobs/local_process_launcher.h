@@ -1,0 +1,31 @@
+// Workers as processes on this machine.
+#ifndef LORSA_SERVER_JOBS_LOCAL_PROCESS_LAUNCHER_H_
+#define LORSA_SERVER_JOBS_LOCAL_PROCESS_LAUNCHER_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/jobs/launcher.h"
+
+namespace lorsa::server {
+
+// Runs `worker_binary --bootstrap FILE` in a session of its own, so that no signal of the server's
+// terminal reaches it; with stdin from /dev/null, stdout and stderr appended to the log file, no
+// other descriptor, no blocked signal, and the server's environment.
+class LocalProcessLauncher final : public Launcher {
+ public:
+  explicit LocalProcessLauncher(std::string worker_binary)
+      : worker_binary_(std::move(worker_binary)) {}
+
+  absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) override;
+  ProcessStatus Check(const ProcessIdentity& process) override;
+  void Kill(const ProcessIdentity& process) override;
+
+ private:
+  const std::string worker_binary_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_LOCAL_PROCESS_LAUNCHER_H_

@@ -1,0 +1,60 @@
+// Looks after the queue and the attempts' processes: launches, deadlines, losses, the drain.
+#ifndef LORSA_SERVER_JOBS_SCHEDULER_H_
+#define LORSA_SERVER_JOBS_SCHEDULER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/attempt_starter.h"
+#include "server/jobs/job_environment.h"
+#include "server/jobs/live_attempts.h"
+
+namespace lorsa::server {
+
+// Level-triggered: each Poll looks at the jobs as the catalog has them and does what their state
+// asks for, so nothing depends on having seen a change happen.
+class Scheduler {
+ public:
+  Scheduler(const JobOptions& options, const JobEnvironment& environment, LiveAttempts& live);
+
+  // One caller at a time.
+  void Poll();
+
+  // From any thread.
+  void BeginDrain();
+  // True once a Poll after BeginDrain has found no job with a worker.
+  bool AwaitDrained(absl::Duration timeout);
+
+ private:
+  void Tend(const JobRecord& job);
+  // True if the attempt was ended.
+  bool EndIfOver(const JobRecord& job, const AttemptKey& attempt);
+  void EndDeadWorker(const JobRecord& job, const AttemptKey& attempt, absl::string_view ending);
+  void Kill(const JobRecord& job);
+  void Lose(const JobRecord& job, const AttemptKey& attempt, absl::string_view cause);
+  // The worker has not said hello yet and need not: back to the queue.
+  void ReturnToQueue(const JobRecord& job, const AttemptKey& attempt);
+  void LaunchWaiting(const std::vector<JobRecord>& active);
+  void Launch(const JobRecord& job);
+  bool Draining() const;
+
+  const JobOptions options_;
+  const JobEnvironment env_;
+  LiveAttempts& live_;
+  AttemptStarter starter_;
+  // After a failed launch (a full disk) the next waits until then.
+  absl::Time next_launch_ = absl::InfinitePast();
+
+  mutable absl::Mutex mu_;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  bool drained_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_SCHEDULER_H_

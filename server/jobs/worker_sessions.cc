@@ -1,0 +1,247 @@
+#include "server/jobs/worker_sessions.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/sha256.h"
+#include "base/status_macros.h"
+#include "server/jobs/attempt_endings.h"
+#include "server/jobs/job_changes.h"
+#include "server/jobs/job_state.h"
+#include "server/rpc/errors.h"
+#include "server/rpc/utf8.h"
+
+namespace lorsa::server {
+namespace {
+
+// As documented in the protos.
+constexpr int kMaxPointsPerBatch = 256;
+constexpr size_t kMaxValuesPerPoint = 64;
+constexpr size_t kMaxValueNameBytes = 64;
+constexpr size_t kMaxConditionBytes = 64;
+constexpr int64_t kMaxTimeSeconds = int64_t{1} << 33;  // The catalog keeps nanoseconds in 64 bits.
+
+absl::Status CheckPoint(const v1::MetricPoint& point) {
+  if (point.kind() != v1::METRIC_KIND_TRAINING && point.kind() != v1::METRIC_KIND_EVALUATION) {
+    return absl::InvalidArgumentError("a metric point needs a kind");
+  }
+  if (point.step() < 0 || point.tokens() < 0) {
+    return absl::InvalidArgumentError("a metric point needs a step and tokens of 0 or more");
+  }
+  if (point.time().seconds() < 0 || point.time().seconds() > kMaxTimeSeconds) {
+    return absl::InvalidArgumentError("the time of a metric point is out of range");
+  }
+  if (point.values().size() > kMaxValuesPerPoint) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a metric point holds at most ", kMaxValuesPerPoint, " values"));
+  }
+  for (const auto& [name, value] : point.values()) {
+    if (name.empty() || name.size() > kMaxValueNameBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the name of a metric has 1 to ", kMaxValueNameBytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBatch(const v1::MetricBatch& batch) {
+  if (batch.number() < 1 || batch.points_size() > kMaxPointsPerBatch) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a metric batch needs a number of 1 or more and at most ", kMaxPointsPerBatch, " points"));
+  }
+  for (const v1::MetricPoint& point : batch.points()) {
+    LORSA_RETURN_IF_ERROR(CheckPoint(point));
+  }
+  return absl::OkStatus();
+}
+
+// The catalog's ABORTED, as the worker knows it.
+absl::Status AsStaleAttempt(absl::Status status, const AttemptKey& attempt) {
+  return absl::IsAborted(status) ? StaleAttempt(attempt) : status;
+}
+
+bool IsCurrent(const JobRecord& job, const AttemptKey& attempt) {
+  return job.job.attempt() == attempt.attempt && HasWorker(job.job.state());
+}
+
+// ABORTED if the job is not STARTING any more.
+JobDecision HelloDecision(const AttemptKey& attempt, const v1::WorkerHello& hello) {
+  const ProcessIdentity self{hello.boot_id(), static_cast<pid_t>(hello.pid()), hello.start_ticks()};
+  return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
+    if (job.job.attempt() != attempt.attempt || job.job.state() != v1::JOB_STATE_STARTING) {
+      return absl::AbortedError("the job is not STARTING any more");
+    }
+    JobChange change{.state = v1::JOB_STATE_RUNNING};
+    // Normally the launcher's word stands; a crash right after the launch lost it.
+    if (job.worker.pid == 0) change.worker = self;
+    return change;
+  };
+}
+
+JobDecision ConditionDecision(const AttemptKey& attempt, const std::string& waiting_for) {
+  return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
+    if (!IsCurrent(job, attempt)) return StaleAttempt(attempt);
+    return JobChange{.reason = "CONDITION",
+                     .message = waiting_for.empty()
+                                    ? "the worker goes on"
+                                    : absl::StrCat("the worker waits: ", waiting_for)};
+  };
+}
+
+}  // namespace
+
+WorkerSessions::WorkerSessions(const JobOptions& options, const JobEnvironment& environment,
+                               LiveAttempts& live, std::function<void()> poke)
+    : options_(options),
+      env_(environment),
+      live_(live),
+      poke_(std::move(poke)),
+      publisher_(environment) {}
+
+absl::StatusOr<AttemptKey> WorkerSessions::VerifyWorkerToken(absl::string_view token) {
+  absl::StatusOr<AttemptKey> attempt = env_.catalog.FindAttempt(Sha256Hex(token));
+  if (absl::IsNotFound(attempt.status())) {
+    return WithReason(absl::UnauthenticatedError("the token belongs to no attempt of a job"),
+                      "UNKNOWN_TOKEN");
+  }
+  LORSA_RETURN_IF_ERROR(attempt.status());
+  LORSA_ASSIGN_OR_RETURN(const JobRecord job, env_.catalog.GetJob(attempt->job_id));
+  if (!IsCurrent(job, *attempt)) return StaleAttempt(*attempt);
+  return attempt;
+}
+
+absl::Status WorkerSessions::Hello(const AttemptKey& attempt, const v1::WorkerHello& hello,
+                                   const std::shared_ptr<WorkerConnection>& connection) {
+  // The entry comes before the look at the catalog: whoever ends the attempt after that look
+  // removes the entry, and Attach notices.
+  live_.Observe(attempt, env_.now());
+  const absl::StatusOr<JobRecord> job = BeginSession(attempt, hello);
+  if (!job.ok()) {
+    if (absl::IsFailedPrecondition(job.status())) live_.End(attempt, job.status());
+    return job.status();
+  }
+  LORSA_ASSIGN_OR_RETURN(v1::ServerMessage welcome, WelcomeFor(*job));
+  connection->Send(std::move(welcome));
+  if (!live_.Attach(attempt, connection)) return StaleAttempt(attempt);
+  live_.Heard(attempt, env_.now());
+  poke_();  // A command may stand.
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobRecord> WorkerSessions::BeginSession(const AttemptKey& attempt,
+                                                       const v1::WorkerHello& hello) {
+  LORSA_ASSIGN_OR_RETURN(JobRecord job, env_.catalog.GetJob(attempt.job_id));
+  if (IsCurrent(job, attempt) && job.job.state() == v1::JOB_STATE_STARTING) {
+    absl::StatusOr<JobRecord> running =
+        CommitChange(env_, attempt.job_id, HelloDecision(attempt, hello));
+    if (!absl::IsAborted(running.status())) return running;
+    LORSA_ASSIGN_OR_RETURN(job, env_.catalog.GetJob(attempt.job_id));
+  }
+  if (!IsCurrent(job, attempt)) return StaleAttempt(attempt);
+  return job;
+}
+
+absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& job) const {
+  v1::ServerMessage message;
+  v1::Welcome& welcome = *message.mutable_welcome();
+  const v1::TrainingSpec& spec = job.job.resolved_spec();
+  *welcome.mutable_resolved_spec() = spec;
+  LORSA_ASSIGN_OR_RETURN(*welcome.mutable_activation_set(),
+                         env_.catalog.GetActivationSet(spec.activation_set()));
+  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> folders,
+                         publisher_.PublishedFolders(job.id));
+  welcome.mutable_checkpoint_folders()->Assign(folders.begin(), folders.end());
+  return message;
+}
+
+absl::Status WorkerSessions::Handle(const AttemptKey& attempt, const v1::WorkerMessage& message,
+                                    WorkerConnection& connection) {
+  live_.Heard(attempt, env_.now());
+  switch (message.item_case()) {
+    case v1::WorkerMessage::kHeartbeat:
+      return HandleHeartbeat(attempt, message.heartbeat());
+    case v1::WorkerMessage::kMetrics:
+      return HandleMetrics(attempt, message.metrics(), connection);
+    case v1::WorkerMessage::kCheckpoint:
+      return HandleCheckpoint(attempt, message.checkpoint(), connection);
+    case v1::WorkerMessage::kOutcome:
+      return HandleOutcome(attempt, message.outcome(), connection);
+    default:
+      return absl::InvalidArgumentError(
+          "after hello a worker sends heartbeat, metrics, checkpoint or outcome");
+  }
+}
+
+absl::Status WorkerSessions::HandleHeartbeat(const AttemptKey& attempt,
+                                             const v1::Heartbeat& heartbeat) {
+  if (!live_.SetProgress(attempt, heartbeat.progress(), env_.now())) return StaleAttempt(attempt);
+  const std::string waiting_for = Utf8Prefix(heartbeat.waiting_for(), kMaxConditionBytes);
+  if (live_.SetWaitingFor(attempt, waiting_for)) {
+    const absl::Status status =
+        CommitChange(env_, attempt.job_id, ConditionDecision(attempt, waiting_for)).status();
+    if (absl::IsFailedPrecondition(status)) return status;
+    // On a full disk the event itself may have to wait; the next heartbeat tries again.
+    if (status.ok()) live_.WaitingForRecorded(attempt, waiting_for);
+  }
+  env_.watchers.Notify(attempt.job_id, kJobProgress);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerSessions::HandleMetrics(const AttemptKey& attempt, const v1::MetricBatch& batch,
+                                           WorkerConnection& connection) {
+  LORSA_RETURN_IF_ERROR(CheckBatch(batch));
+  LORSA_RETURN_IF_ERROR(
+      AsStaleAttempt(env_.catalog.PutMetrics(attempt, batch.number(),
+                                             {batch.points().begin(), batch.points().end()}),
+                     attempt));
+  v1::ServerMessage answer;
+  answer.set_metrics_acknowledged(batch.number());
+  connection.Send(std::move(answer));
+  env_.watchers.Notify(attempt.job_id, kJobMetrics);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerSessions::HandleCheckpoint(const AttemptKey& attempt,
+                                              const v1::CheckpointStaged& staged,
+                                              WorkerConnection& connection) {
+  LORSA_ASSIGN_OR_RETURN(const JobRecord job, env_.catalog.GetJob(attempt.job_id));
+  const absl::Status status =
+      publisher_.Publish(attempt, staged, job.job.resolved_spec().keep_checkpoints());
+  if (absl::IsAborted(status)) return StaleAttempt(attempt);
+  v1::ServerMessage answer;
+  v1::CheckpointPublished& published = *answer.mutable_checkpoint_published();
+  published.set_folder(staged.folder());
+  if (!status.ok()) {
+    spdlog::warn("event=checkpoint_refused job={} attempt={} step={} error=\"{}\"", attempt.job_id,
+                 attempt.attempt, staged.step(), status.ToString());
+    published.set_error(std::string(status.message()));
+    published.set_retriable(absl::IsResourceExhausted(status) || absl::IsUnavailable(status));
+  }
+  connection.Send(std::move(answer));
+  live_.Heard(attempt, env_.now());  // Reading a large checkpoint takes a while.
+  return absl::OkStatus();
+}
+
+absl::Status WorkerSessions::HandleOutcome(const AttemptKey& attempt,
+                                           const v1::WorkerOutcome& outcome,
+                                           WorkerConnection& connection) {
+  LORSA_RETURN_IF_ERROR(
+      CommitChange(env_, attempt.job_id,
+                   OutcomeDecision(attempt.attempt, outcome, env_.now(), options_))
+          .status());
+  v1::ServerMessage answer;
+  answer.mutable_outcome_recorded();
+  connection.Send(std::move(answer));
+  connection.End(absl::OkStatus());
+  live_.End(attempt, absl::OkStatus());
+  poke_();  // A slot may be free.
+  return absl::OkStatus();
+}
+
+void WorkerSessions::Disconnected(const AttemptKey& attempt, const WorkerConnection* connection) {
+  live_.Detach(attempt, connection);
+}
+
+}  // namespace lorsa::server
