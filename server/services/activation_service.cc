@@ -1,0 +1,260 @@
+#include "server/services/activation_service.h"
+
+#include <google/protobuf/util/time_util.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "activation_store/sequence_stream.h"
+#include "base/identifiers.h"
+#include "base/sha256.h"
+#include "base/status_macros.h"
+#include "job_spec/describe_set.h"
+#include "server/rpc/errors.h"
+#include "server/rpc/unary_call.h"
+#include "server/rpc/utf8.h"
+#include "server/services/file_chunk_source.h"
+#include "server/services/paging.h"
+#include "server/services/sequence_messages.h"
+#include "server/services/set_pass.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr size_t kOpenSets = 16;
+// Each may take kBufferedBytes and its reader threads.
+constexpr int kSequenceStreams = 64;
+constexpr int64_t kBufferedBytes = 32 << 20;
+constexpr int kDefaultReaderThreads = 2;
+constexpr size_t kMaxProblemBytes = 1024;
+
+std::string Rfc3339(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+absl::StatusOr<std::string> SetId(const std::string& name) {
+  absl::StatusOr<std::string> id = IdFromName("activationSets", name);
+  if (!id.ok()) return ForField(id.status(), "name");
+  return id;
+}
+
+absl::StatusOr<v1::StreamSequencesRequest> ParseSequencesRequest(grpc::ByteBuffer bytes) {
+  v1::StreamSequencesRequest request;
+  if (!grpc::SerializationTraits<v1::StreamSequencesRequest>::Deserialize(&bytes, &request).ok()) {
+    return absl::InvalidArgumentError("the request is not a StreamSequencesRequest");
+  }
+  return request;
+}
+
+absl::StatusOr<store::StreamOptions> OptionsOf(const v1::StreamSequencesRequest& request) {
+  store::StreamOptions options;
+  if (request.subset() == v1::SEQUENCE_SUBSET_TRAINING) {
+    options.subset = store::Subset::kTraining;
+  } else if (request.subset() == v1::SEQUENCE_SUBSET_HELD_OUT) {
+    options.subset = store::Subset::kHeldOut;
+  } else {
+    return InvalidField("subset", "must be SEQUENCE_SUBSET_TRAINING or SEQUENCE_SUBSET_HELD_OUT");
+  }
+  options.seed = request.seed();
+  options.cursor = request.cursor();
+  options.limit = request.limit();
+  options.reader_threads =
+      request.reader_threads() == 0 ? kDefaultReaderThreads : request.reader_threads();
+  options.max_buffered_bytes = kBufferedBytes;
+  return options;
+}
+
+// A SequenceMessageSource that holds its slot as long as it lives.
+class SlottedSequences final : public StreamSource<grpc::ByteBuffer> {
+ public:
+  SlottedSequences(std::shared_ptr<void> slot, const store::Manifest& manifest,
+                   std::unique_ptr<store::SequenceStream> stream)
+      : slot_(std::move(slot)), source_(manifest, std::move(stream)) {}
+  absl::StatusOr<Pulled> Next(grpc::ByteBuffer& message) override { return source_.Next(message); }
+  void Cancel() override { source_.Cancel(); }
+
+ private:
+  const std::shared_ptr<void> slot_;
+  SequenceMessageSource source_;
+};
+
+}  // namespace
+
+ActivationService::ActivationService(ActivationServiceEnvironment environment)
+    : env_(std::move(environment)),
+      open_sets_(env_.fs, kOpenSets),
+      sequence_streams_(kSequenceStreams),
+      registrations_(1),
+      verifications_(1) {}
+
+grpc::ServerWriteReactor<v1::RegisterActivationSetResponse>*
+ActivationService::RegisterActivationSet(grpc::CallbackServerContext* context,
+                                         const v1::RegisterActivationSetRequest* request) {
+  return ServeStream<v1::RegisterActivationSetResponse>(
+      env_.runtime, "lorsa.v1.ActivationService.RegisterActivationSet", context,
+      [this, request](Waker waker) { return OpenRegistration(*request, std::move(waker)); });
+}
+
+grpc::ServerUnaryReactor* ActivationService::GetActivationSet(
+    grpc::CallbackServerContext* context, const v1::GetActivationSetRequest* request,
+    v1::ActivationSet* response) {
+  return ServeUnary(env_.runtime, "lorsa.v1.ActivationService.GetActivationSet", context, request,
+                    response, [this](const auto& request, auto& response) -> absl::Status {
+                      LORSA_ASSIGN_OR_RETURN(response, Find(request.name()));
+                      return absl::OkStatus();
+                    });
+}
+
+grpc::ServerUnaryReactor* ActivationService::ListActivationSets(
+    grpc::CallbackServerContext* context, const v1::ListActivationSetsRequest* request,
+    v1::ListActivationSetsResponse* response) {
+  return ServeUnary(
+      env_.runtime, "lorsa.v1.ActivationService.ListActivationSets", context, request, response,
+      [this](const auto& request, auto& response) { return List(request, response); });
+}
+
+grpc::ServerWriteReactor<v1::VerifyActivationSetResponse>* ActivationService::VerifyActivationSet(
+    grpc::CallbackServerContext* context, const v1::VerifyActivationSetRequest* request) {
+  return ServeStream<v1::VerifyActivationSetResponse>(
+      env_.runtime, "lorsa.v1.ActivationService.VerifyActivationSet", context,
+      [this, request](Waker waker) { return OpenVerification(*request, std::move(waker)); });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* ActivationService::StreamSequences(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return ServeStream<grpc::ByteBuffer>(
+      env_.runtime, "lorsa.v1.ActivationService.StreamSequences", context,
+      [this, request](const Waker&) { return OpenSequences(*request); });
+}
+
+grpc::ServerWriteReactor<v1::FileChunk>* ActivationService::ReadAttentionWeights(
+    grpc::CallbackServerContext* context, const v1::ReadAttentionWeightsRequest* request) {
+  return ServeStream<v1::FileChunk>(
+      env_.runtime, "lorsa.v1.ActivationService.ReadAttentionWeights", context,
+      [this, request](const Waker&) { return OpenAttentionWeights(*request); });
+}
+
+ActivationService::Source<v1::RegisterActivationSetResponse> ActivationService::OpenRegistration(
+    const v1::RegisterActivationSetRequest& request, Waker waker) {
+  const std::string& id = request.activation_set_id();
+  LORSA_RETURN_IF_ERROR(ForField(ValidateId("activation set id", id), "activation_set_id"));
+  LORSA_ASSIGN_OR_RETURN(std::string folder, env_.roots.Resolve(request.path()));
+  // Known before the long pass; CreateActivationSet decides after it.
+  const absl::StatusOr<v1::ActivationSet> taken = env_.catalog.GetActivationSet(id);
+  if (taken.ok() && taken->path() != folder) {
+    return WithReason(absl::AlreadyExistsError(absl::StrCat("activation set '", id,
+                                                            "' is registered with the folder ",
+                                                            taken->path(), ": choose another id")),
+                      "ACTIVATION_SET_EXISTS", {{"activation_set", id}});
+  }
+  return std::make_unique<SetPass<v1::RegisterActivationSetResponse>>(
+      registrations_, std::move(waker), env_.now,
+      [this, id, folder](const store::ProgressFunction& progress) {
+        return Register(id, folder, progress);
+      });
+}
+
+absl::StatusOr<v1::RegisterActivationSetResponse> ActivationService::Register(
+    const std::string& id, const std::string& folder, const store::ProgressFunction& progress) {
+  LORSA_RETURN_IF_ERROR(store::SealSet(env_.fs, folder, Rfc3339(env_.now()), progress).status());
+  LORSA_ASSIGN_OR_RETURN(auto opened, store::ActivationSet::Open(env_.fs, folder));
+  v1::ActivationSet set = DescribeSet(opened->manifest(), id);
+  set.set_path(folder);
+  set.set_manifest_sha256(opened->manifest_sha256());
+  *set.mutable_register_time() =
+      google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(env_.now()));
+  v1::RegisterActivationSetResponse response;
+  LORSA_ASSIGN_OR_RETURN(*response.mutable_activation_set(), env_.catalog.CreateActivationSet(set));
+  return response;
+}
+
+ActivationService::Source<v1::VerifyActivationSetResponse> ActivationService::OpenVerification(
+    const v1::VerifyActivationSetRequest& request, Waker waker) {
+  LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, Find(request.name()));
+  return std::make_unique<SetPass<v1::VerifyActivationSetResponse>>(
+      verifications_, std::move(waker), env_.now,
+      [this, set = std::move(set)](const store::ProgressFunction& progress) {
+        return Verify(set, progress);
+      });
+}
+
+absl::StatusOr<v1::VerifyActivationSetResponse> ActivationService::Verify(
+    const v1::ActivationSet& set, const store::ProgressFunction& progress) {
+  LORSA_ASSIGN_OR_RETURN(store::VerificationReport report,
+                         store::VerifySet(env_.fs, set.path(), progress));
+  // The manifest vouches for everything else, so it must be the one that was registered.
+  const std::string manifest = JoinPath(set.path(), "manifest.json");
+  const auto manifest_sha256 = Sha256OfFile(env_.fs, manifest);
+  if (manifest_sha256.ok() && *manifest_sha256 != set.manifest_sha256()) {
+    report.problems.push_back(manifest + " is not the one that was registered");
+  }
+  v1::VerifyActivationSetResponse response;
+  v1::VerificationReport& message = *response.mutable_report();
+  message.set_ok(report.ok());
+  message.set_sequences_checked(report.sequences_checked);
+  for (const std::string& problem : report.problems) {
+    message.add_problems(Utf8Prefix(problem, kMaxProblemBytes));
+  }
+  return response;
+}
+
+ActivationService::Source<grpc::ByteBuffer> ActivationService::OpenSequences(
+    const grpc::ByteBuffer& bytes) {
+  LORSA_ASSIGN_OR_RETURN(const v1::StreamSequencesRequest request, ParseSequencesRequest(bytes));
+  LORSA_ASSIGN_OR_RETURN(const store::StreamOptions options, OptionsOf(request));
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered, Find(request.name()));
+  std::shared_ptr<void> slot = sequence_streams_.TryTake();
+  if (slot == nullptr) {
+    return WithReason(absl::ResourceExhaustedError(
+                          absl::StrCat(kSequenceStreams,
+                                       " streams of sequences are open, the most that the "
+                                       "server serves at once: try again later")),
+                      "TOO_MANY_STREAMS");
+  }
+  LORSA_ASSIGN_OR_RETURN(auto set, open_sets_.Get(registered));
+  LORSA_ASSIGN_OR_RETURN(auto stream, store::SequenceStream::Open(set, options));
+  return std::make_unique<SlottedSequences>(std::move(slot), set->manifest(), std::move(stream));
+}
+
+ActivationService::Source<v1::FileChunk> ActivationService::OpenAttentionWeights(
+    const v1::ReadAttentionWeightsRequest& request) {
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered, Find(request.name()));
+  LORSA_ASSIGN_OR_RETURN(const auto set, open_sets_.Get(registered));
+  const auto& weights = set->manifest().attention_weights;
+  if (!weights.has_value()) {
+    return WithReason(
+        absl::NotFoundError(absl::StrCat(request.name(),
+                                         " has no attention.safetensors: choose an initialisation "
+                                         "that does not use the layer's weights")),
+        "NO_ATTENTION_WEIGHTS");
+  }
+  return FileChunkSource::Open(env_.fs, {.path = JoinPath(set->folder(), weights->file),
+                                         .size = weights->bytes,
+                                         .sha256 = weights->sha256});
+}
+
+absl::Status ActivationService::List(const v1::ListActivationSetsRequest& request,
+                                     v1::ListActivationSetsResponse& response) {
+  LORSA_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
+  // The token is the id that the page before ended with.
+  if (!request.page_token().empty()) {
+    LORSA_RETURN_IF_ERROR(ForField(ValidateId("page token", request.page_token()), "page_token"));
+  }
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::ActivationSet> sets,
+                         env_.catalog.ListActivationSets(request.page_token(), page_size + 1));
+  if (static_cast<int>(sets.size()) > page_size) {
+    sets.resize(static_cast<size_t>(page_size));
+    LORSA_ASSIGN_OR_RETURN(*response.mutable_next_page_token(), SetId(sets.back().name()));
+  }
+  for (v1::ActivationSet& set : sets) *response.add_activation_sets() = std::move(set);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::ActivationSet> ActivationService::Find(const std::string& name) {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, SetId(name));
+  return env_.catalog.GetActivationSet(id);
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,92 @@
+// lorsa.v1.ActivationService. The contract of each method stands in the proto.
+#ifndef LORSA_SERVER_SERVICES_ACTIVATION_SERVICE_H_
+#define LORSA_SERVER_SERVICES_ACTIVATION_SERVICE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "activation_store/activation_set.h"
+#include "base/file_system.h"
+#include "lorsa/v1/activation_service.grpc.pb.h"
+#include "server/catalog/catalog.h"
+#include "server/rpc/call_runtime.h"
+#include "server/rpc/executor.h"
+#include "server/rpc/server_stream.h"
+#include "server/services/activation_roots.h"
+#include "server/services/open_sets.h"
+#include "server/services/stream_slots.h"
+
+namespace lorsa::server {
+
+struct ActivationServiceEnvironment {
+  CallRuntime runtime;
+  Catalog& catalog;
+  FileSystem& fs;
+  ActivationRoots roots;
+  std::function<absl::Time()> now;  // thread-safe
+};
+
+// StreamSequences is a raw method: its messages are written without the generated class (see
+// sequence_messages.h).
+class ActivationService final : public v1::ActivationService::WithRawCallbackMethod_StreamSequences<
+                                    v1::ActivationService::CallbackService> {
+ public:
+  // All of the environment outlives the service; the service outlives the gRPC server.
+  explicit ActivationService(ActivationServiceEnvironment environment);
+
+  grpc::ServerWriteReactor<v1::RegisterActivationSetResponse>* RegisterActivationSet(
+      grpc::CallbackServerContext* context,
+      const v1::RegisterActivationSetRequest* request) override;
+  grpc::ServerUnaryReactor* GetActivationSet(grpc::CallbackServerContext* context,
+                                             const v1::GetActivationSetRequest* request,
+                                             v1::ActivationSet* response) override;
+  grpc::ServerUnaryReactor* ListActivationSets(grpc::CallbackServerContext* context,
+                                               const v1::ListActivationSetsRequest* request,
+                                               v1::ListActivationSetsResponse* response) override;
+  grpc::ServerWriteReactor<v1::VerifyActivationSetResponse>* VerifyActivationSet(
+      grpc::CallbackServerContext* context, const v1::VerifyActivationSetRequest* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamSequences(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
+  grpc::ServerWriteReactor<v1::FileChunk>* ReadAttentionWeights(
+      grpc::CallbackServerContext* context,
+      const v1::ReadAttentionWeightsRequest* request) override;
+
+ private:
+  template <typename Response>
+  using Source = absl::StatusOr<std::unique_ptr<StreamSource<Response>>>;
+
+  // What each streaming method does first, on the executor: check the request, find the set.
+  Source<v1::RegisterActivationSetResponse> OpenRegistration(
+      const v1::RegisterActivationSetRequest& request, Waker waker);
+  Source<v1::VerifyActivationSetResponse> OpenVerification(
+      const v1::VerifyActivationSetRequest& request, Waker waker);
+  Source<grpc::ByteBuffer> OpenSequences(const grpc::ByteBuffer& request);
+  Source<v1::FileChunk> OpenAttentionWeights(const v1::ReadAttentionWeightsRequest& request);
+
+  // The passes themselves, minutes long.
+  absl::StatusOr<v1::RegisterActivationSetResponse> Register(
+      const std::string& id, const std::string& folder, const store::ProgressFunction& progress);
+  absl::StatusOr<v1::VerifyActivationSetResponse> Verify(const v1::ActivationSet& set,
+                                                         const store::ProgressFunction& progress);
+
+  absl::Status List(const v1::ListActivationSetsRequest& request,
+                    v1::ListActivationSetsResponse& response);
+  // The registered set of that resource name.
+  absl::StatusOr<v1::ActivationSet> Find(const std::string& name);
+
+  const ActivationServiceEnvironment env_;
+  OpenSets open_sets_;
+  StreamSlots sequence_streams_;
+  // One pass of each kind at a time: the disk bounds them, and two registrations of one folder must
+  // not both write its manifest. Last, so that passes end before what they use.
+  Executor registrations_;
+  Executor verifications_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_SERVICES_ACTIVATION_SERVICE_H_

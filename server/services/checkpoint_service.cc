@@ -1,0 +1,157 @@
+#include "server/services/checkpoint_service.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "base/identifiers.h"
+#include "base/status_macros.h"
+#include "server/rpc/errors.h"
+#include "server/rpc/unary_call.h"
+#include "server/services/file_chunk_source.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr absl::string_view kCollection = "/checkpoints/";
+
+struct CheckpointName {
+  std::string job_id;
+  std::string checkpoint_id;  // step-000001000, best or latest
+};
+
+absl::StatusOr<CheckpointName> ParseName(const std::string& name) {
+  const size_t split = name.find(kCollection.data());
+  if (split == std::string::npos) {
+    return InvalidField("name", "is not of the form jobs/JOB/checkpoints/CHECKPOINT");
+  }
+  const absl::StatusOr<std::string> job_id = IdFromName("jobs", name.substr(0, split));
+  if (!job_id.ok()) return ForField(job_id.status(), "name");
+  CheckpointName parsed{*job_id, name.substr(split + kCollection.size())};
+  LORSA_RETURN_IF_ERROR(ForField(ValidateId("checkpoint id", parsed.checkpoint_id), "name"));
+  return parsed;
+}
+
+// 1000 from "step-000001000".
+absl::StatusOr<int64_t> StepOf(const std::string& checkpoint_id) {
+  absl::string_view digits = checkpoint_id;
+  int64_t step = 0;
+  if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &step) || step < 0 ||
+      CheckpointId(step) != checkpoint_id) {
+    return InvalidField("name",
+                        absl::StrCat("'", checkpoint_id, "' is not a checkpoint's id such as ",
+                                     CheckpointId(1000)));
+  }
+  return step;
+}
+
+absl::Status NoCheckpointYet(const std::string& job_id, absl::string_view which) {
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("job '", job_id, "' has no ", which, " checkpoint yet")),
+      "NO_CHECKPOINT", {{"job", job_id}});
+}
+
+absl::StatusOr<v1::CheckpointFile> FindFile(const v1::Checkpoint& checkpoint,
+                                            const std::string& name) {
+  std::vector<std::string> names;
+  for (const v1::CheckpointFile& file : checkpoint.files()) {
+    if (file.name() == name) return file;
+    names.push_back(file.name());
+  }
+  return WithReason(
+      absl::NotFoundError(absl::StrCat(checkpoint.name(), " has no file of that name: it has ",
+                                       absl::StrJoin(names, ", "))),
+      "NO_SUCH_FILE");
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* CheckpointService::ListCheckpoints(
+    grpc::CallbackServerContext* context, const v1::ListCheckpointsRequest* request,
+    v1::ListCheckpointsResponse* response) {
+  return ServeUnary(
+      env_.runtime, "lorsa.v1.CheckpointService.ListCheckpoints", context, request, response,
+      [this](const auto& request, auto& response) { return List(request, response); });
+}
+
+grpc::ServerUnaryReactor* CheckpointService::GetCheckpoint(grpc::CallbackServerContext* context,
+                                                           const v1::GetCheckpointRequest* request,
+                                                           v1::Checkpoint* response) {
+  return ServeUnary(env_.runtime, "lorsa.v1.CheckpointService.GetCheckpoint", context, request,
+                    response,
+                    [this](const auto& request, auto& response) { return Get(request, response); });
+}
+
+grpc::ServerWriteReactor<v1::FileChunk>* CheckpointService::ReadFile(
+    grpc::CallbackServerContext* context, const v1::ReadFileRequest* request) {
+  return ServeStream<v1::FileChunk>(env_.runtime, "lorsa.v1.CheckpointService.ReadFile", context,
+                                    [this, request](const Waker&) { return OpenFile(*request); });
+}
+
+absl::Status CheckpointService::List(const v1::ListCheckpointsRequest& request,
+                                     v1::ListCheckpointsResponse& response) {
+  const absl::StatusOr<std::string> job_id = IdFromName("jobs", request.parent());
+  if (!job_id.ok()) return ForField(job_id.status(), "parent");
+  LORSA_ASSIGN_OR_RETURN(auto checkpoints, env_.catalog.ListCheckpoints(*job_id));
+  for (auto& checkpoint : checkpoints) *response.add_checkpoints() = std::move(checkpoint);
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointService::Get(const v1::GetCheckpointRequest& request,
+                                    v1::Checkpoint& response) {
+  LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseName(request.name()));
+  if (name.checkpoint_id == "best") {
+    LORSA_ASSIGN_OR_RETURN(response, Best(name.job_id));
+  } else if (name.checkpoint_id == "latest") {
+    LORSA_ASSIGN_OR_RETURN(response, Latest(name.job_id));
+  } else {
+    LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id));
+    LORSA_ASSIGN_OR_RETURN(response, env_.catalog.GetCheckpoint(name.job_id, step));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Checkpoint> CheckpointService::Best(const std::string& job_id) {
+  LORSA_ASSIGN_OR_RETURN(const auto checkpoints, env_.catalog.ListCheckpoints(job_id));
+  const auto best = std::find_if(checkpoints.begin(), checkpoints.end(),
+                                 [](const v1::Checkpoint& c) { return c.best(); });
+  if (best == checkpoints.end()) return NoCheckpointYet(job_id, "evaluated");
+  return *best;
+}
+
+absl::StatusOr<v1::Checkpoint> CheckpointService::Latest(const std::string& job_id) {
+  LORSA_ASSIGN_OR_RETURN(const auto checkpoints, env_.catalog.ListCheckpoints(job_id));
+  if (checkpoints.empty()) return NoCheckpointYet(job_id, "published");
+  return checkpoints.back();
+}
+
+absl::StatusOr<std::unique_ptr<StreamSource<v1::FileChunk>>> CheckpointService::OpenFile(
+    const v1::ReadFileRequest& request) {
+  LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseName(request.name()));
+  if (name.checkpoint_id == "best" || name.checkpoint_id == "latest") {
+    // Between two reads it may become another checkpoint, and the files would not fit together.
+    return InvalidField("name", "must name a step: ask GetCheckpoint which one it is");
+  }
+  LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id));
+  LORSA_ASSIGN_OR_RETURN(const auto checkpoint, env_.catalog.GetCheckpoint(name.job_id, step));
+  // Only a name from the catalog's list is ever part of a path.
+  LORSA_ASSIGN_OR_RETURN(const v1::CheckpointFile file, FindFile(checkpoint, request.file()));
+  if (!request.expected_sha256().empty() && request.expected_sha256() != file.sha256()) {
+    return WithReason(absl::AbortedError(absl::StrCat(
+                          request.name(), " was published again and its ", file.name(),
+                          " is another file now: start the download from the beginning")),
+                      "FILE_CHANGED");
+  }
+  return FileChunkSource::Open(
+      env_.fs, {.path = JoinPath(env_.layout.CheckpointFolder(name.job_id, step), file.name()),
+                .size = file.size_bytes(),
+                .sha256 = file.sha256(),
+                .offset = request.offset(),
+                .limit = request.limit()});
+}
+
+}  // namespace lorsa::server
