@@ -1,0 +1,14 @@
+#include "server/services/job_name.h"
+
+#include "base/identifiers.h"
+#include "server/rpc/errors.h"
+
+namespace lorsa::server {
+
+absl::StatusOr<std::string> JobIdFrom(const std::string& name, absl::string_view field) {
+  absl::StatusOr<std::string> id = IdFromName("jobs", name);
+  if (!id.ok()) return ForField(id.status(), field);
+  return id;
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,75 @@
+#include "server/services/metric_service.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/rpc/errors.h"
+#include "server/rpc/unary_call.h"
+#include "server/services/job_name.h"
+#include "server/services/job_sources.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr int kDefaultQueryPoints = 1000;
+constexpr int kMaxQueryPoints = 10'000;
+
+absl::Status CheckQuery(const v1::QueryMetricsRequest& request) {
+  if (request.kind() != v1::METRIC_KIND_TRAINING && request.kind() != v1::METRIC_KIND_EVALUATION) {
+    return InvalidField("kind", "is required: METRIC_KIND_TRAINING or METRIC_KIND_EVALUATION");
+  }
+  if (request.start_step() < 0) return InvalidField("start_step", "is negative");
+  if (request.end_step() < 0) return InvalidField("end_step", "is negative; use 0 for no end");
+  if (request.page_size() < 0 || request.page_size() > kMaxQueryPoints) {
+    return InvalidField("page_size", absl::StrCat("is not between 0 and ", kMaxQueryPoints));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::StreamMetricsResponse>* MetricService::StreamMetrics(
+    grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) {
+  return ServeStream<v1::StreamMetricsResponse>(
+      runtime_, "lorsa.v1.MetricService.StreamMetrics", context,
+      [this, request](Waker waker) { return OpenStream(*request, std::move(waker)); });
+}
+
+grpc::ServerUnaryReactor* MetricService::QueryMetrics(grpc::CallbackServerContext* context,
+                                                      const v1::QueryMetricsRequest* request,
+                                                      v1::QueryMetricsResponse* response) {
+  return ServeUnary(
+      runtime_, "lorsa.v1.MetricService.QueryMetrics", context, request, response,
+      [this](const auto& request, auto& response) { return Query(request, response); });
+}
+
+absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamMetricsResponse>>> MetricService::OpenStream(
+    const v1::StreamMetricsRequest& request, Waker waker) {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.job(), "job"));
+  if (request.after_sequence() < 0) return InvalidField("after_sequence", "is negative");
+  return std::make_unique<MetricSource>(catalog_, watchers_, id, request, std::move(waker));
+}
+
+absl::Status MetricService::Query(const v1::QueryMetricsRequest& request,
+                                  v1::QueryMetricsResponse& response) {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.job(), "job"));
+  LORSA_RETURN_IF_ERROR(CheckQuery(request));
+  const int page_size = request.page_size() == 0 ? kDefaultQueryPoints : request.page_size();
+  // One more than the page shows where the next begins.
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> points,
+                         catalog_.QueryMetrics(id, {.kind = request.kind(),
+                                                    .start_step = request.start_step(),
+                                                    .end_step = request.end_step(),
+                                                    .limit = page_size + 1}));
+  if (points.size() > static_cast<size_t>(page_size)) {
+    response.set_next_step(points.back().step());
+    points.pop_back();
+  }
+  response.mutable_points()->Assign(points.begin(), points.end());
+  return absl::OkStatus();
+}
+
+}  // namespace lorsa::server
