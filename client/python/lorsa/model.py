@@ -92,7 +92,8 @@ class Lorsa(nn.Module):
         is_signed = self.config.selection == "signed"
         if not is_signed and not self.config.select_by_decoder_norm:
             return z_BSH
-        return (z_BSH.abs() if is_signed else z_BSH) * self.W_O.norm(dim=1)
+        norms_H: Tensor = self.W_O.norm(dim=1)
+        return (z_BSH.abs() if is_signed else z_BSH) * norms_H
 
     def _project(self, x_BSd: Tensor, part: str) -> Tensor:
         """q or k after norm and rope, [B, G, S, D]."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from tiny_models import CONFIGURATIONS, save_model
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @pytest.mark.parametrize("family", CONFIGURATIONS)
@@ -87,16 +87,18 @@ def _attention(x: Array, weights: dict[str, Array], about: dict[str, Any]) -> Ar
         pattern /= pattern.sum(-1, keepdims=True)
         out[:, :, head] = pattern @ v[:, :, head // group]
     flat = out.reshape(*x.shape[:2], -1)
-    return flat @ weights["o_proj.weight"].T + weights.get("o_proj.bias", 0.0)
+    result: Array = flat @ weights["o_proj.weight"].T + weights.get("o_proj.bias", 0.0)
+    return result
 
 
 def _project(x: Array, part: str, weights: dict[str, Array], d_head: int) -> Array:
-    flat = x @ weights[f"{part}_proj.weight"].T + weights.get(f"{part}_proj.bias", 0.0)
+    flat: Array = x @ weights[f"{part}_proj.weight"].T + weights.get(f"{part}_proj.bias", 0.0)
     return flat.reshape(*x.shape[:2], -1, d_head)
 
 
 def _rms(x: Array, epsilon: float) -> Array:
-    return x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon)
+    scale: Array = np.sqrt((x**2).mean(-1, keepdims=True) + epsilon)
+    return x / scale
 
 
 def _rope(x: Array, rope: dict[str, Any]) -> Array:

@@ -62,7 +62,7 @@ def test_mask_leaves_out_bos_and_special_tokens_only(folder: Path) -> None:
 
 def test_activations_are_those_of_the_attention_module(folder: Path, llama_folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(llama_folder, dtype=torch.float32).eval()
-    seen = {}
+    seen: dict[str, torch.Tensor] = {}
     model.model.layers[1].self_attn.register_forward_hook(
         lambda module, args, kwargs, output: seen.update(x=kwargs["hidden_states"], y=output[0]),
         with_kwargs=True,
@@ -121,7 +121,7 @@ def test_bf16_sets_hold_the_models_own_bits(
 ) -> None:
     (folder,) = run_harvest(tmp_path / "set", dtype="bf16")
     model = AutoModelForCausalLM.from_pretrained(llama_folder, dtype=torch.bfloat16).eval()
-    seen = {}
+    seen: dict[str, torch.Tensor] = {}
     model.model.layers[1].self_attn.register_forward_hook(
         lambda module, args, kwargs, output: seen.update(x=kwargs["hidden_states"]),
         with_kwargs=True,
@@ -146,11 +146,14 @@ def test_nothing_runs_deeper_than_the_deepest_layer(
 ) -> None:
     from transformers.models.llama import modeling_llama
 
-    ran = []
-    forward = modeling_llama.LlamaMLP.forward
-    monkeypatch.setattr(
-        modeling_llama.LlamaMLP, "forward", lambda self, x: (ran.append(1), forward(self, x))[1]
-    )
+    ran: list[torch.nn.Module] = []
+    forward: Callable[..., torch.Tensor] = modeling_llama.LlamaMLP.forward
+
+    def counted(self: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        ran.append(self)
+        return forward(self, x)
+
+    monkeypatch.setattr(modeling_llama.LlamaMLP, "forward", counted)
     run_harvest(tmp_path / "set", tokens=48)  # one batch
     assert len(ran) == 1  # of layer 0 alone: layer 1 stops after its attention
 

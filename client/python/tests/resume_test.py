@@ -127,7 +127,7 @@ def test_a_damaged_shard_is_refused_on_resume(run_harvest: Harvest, tmp_path: Pa
     (folder / "manifest.json").unlink()
     path = folder / "shard-00001.h5"
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(LorsaError, match="shard-00001.h5 cannot be read as HDF5.*Delete it"):
+    with pytest.raises(LorsaError, match=r"shard-00001.h5 cannot be read as HDF5.*Delete it"):
         run_harvest(tmp_path / "set")
 
 

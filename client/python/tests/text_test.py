@@ -64,5 +64,5 @@ def test_padding_is_refused() -> None:
 
 
 def test_too_short_a_text_says_what_it_gives() -> None:
-    with pytest.raises(LorsaError, match="gives 2 sequences .* 3 were asked for: .*--tokens 8"):
+    with pytest.raises(LorsaError, match=r"gives 2 sequences .* 3 were asked for: .*--tokens 8"):
         Packing(4, 9, frozenset({9}), 0).sequences(torch.arange(8), 3)

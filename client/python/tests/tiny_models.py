@@ -26,7 +26,7 @@ WORDS = [f"w{i}" for i in range(60)]
 SPECIAL = ["<unk>", "<s>", "</s>"]
 VOCABULARY = 320  # the 256 bytes, the special tokens and merges
 
-_SMALL = {
+_SMALL: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 48,
     "intermediate_size": 64,
@@ -57,7 +57,7 @@ CONFIGURATIONS: dict[str, PretrainedConfig] = {
     "qwen2": Qwen2Config(**_GQA),
     "qwen3": Qwen3Config(**_GQA, head_dim=20),
     "mistral": MistralConfig(**_GQA, sliding_window=32),
-    "gpt_neox": GPTNeoXConfig(**_SMALL, rotary_pct=0.5, rotary_emb_base=500),
+    "gpt_neox": GPTNeoXConfig(**_SMALL | {"rotary_pct": 0.5, "rotary_emb_base": 500}),
     "gpt2": GPT2Config(
         vocab_size=VOCABULARY,
         n_positions=128,

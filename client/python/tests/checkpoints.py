@@ -1,0 +1,28 @@
+"""Checkpoint folders as the trainer writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from lorsa.files import sha256_of
+
+
+def write_checkpoint(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(tensors, folder / "lorsa.safetensors")
+    seal(folder)
+    return folder
+
+
+def seal(folder: Path) -> None:
+    files = {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
+        for name in ("config.json", "lorsa.safetensors")
+    }
+    (folder / "manifest.json").write_text(json.dumps({"files": files}))

@@ -1,0 +1,172 @@
+"""lorsa.Lorsa agrees with the golden files, and reads checkpoint folders strictly."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkpoints import seal, write_checkpoint
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from lorsa import Lorsa
+from lorsa.errors import LorsaError
+
+FIXTURES = Path(
+    os.environ.get("LORSA_FIXTURES", Path(__file__).parents[3] / "tests" / "data" / "fixtures")
+)
+NAMES = sorted(path.stem for path in (FIXTURES / "lorsa_math").glob("*.json"))
+QK_NORM_EPSILON = 1e-6  # of the golden files
+
+
+def _config(about: dict[str, Any], selection: str) -> dict[str, Any]:
+    """config.json of a checkpoint with the golden file's parameters."""
+    keys = ("factor", "low_freq_factor", "high_freq_factor", "original_context")
+    ntk = about["ntk"] and dict(zip(keys, about["ntk"], strict=True))
+    rope = {
+        "base": about["rotary_base"],
+        "rotary_dim": about["rotary_dim"],
+        "adjacent_pairs": about["adjacent"],
+        "ntk_by_parts": ntk,
+    }
+    return {
+        "format": "lorsa-checkpoint",
+        "format_version": 1,
+        "d_model": about["d_model"],
+        "n_ov_heads": about["n_ov"],
+        "n_qk_heads": about["n_qk"],
+        "d_qk": about["d_qk"],
+        "top_k": about["k"],
+        "selection": selection,
+        "select_by_decoder_norm": about["decoder_norm"],
+        "decoder_bias": about["decoder_bias"],
+        "attn_scale": about["attn_scale"],
+        "rope": rope if about["rope"] else None,
+        "qk_norm": {"epsilon": QK_NORM_EPSILON} if about["qk_norm"] else None,
+        "context": about["n_ctx"],
+        "input_scale": 1.0,
+        "output_scale": 1.0,
+        "hook_convention": "transformers.self_attn",
+        "model": {"name": "random", "revision": "0"},
+        "layer": 0,
+    }
+
+
+def _golden(name: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
+    path = FIXTURES / "lorsa_math" / name
+    tensors = load_file(path.with_suffix(".safetensors"))
+    parameters = {k.removeprefix("param."): v for k, v in tensors.items() if k.startswith("param.")}
+    return json.loads(path.with_suffix(".json").read_text()), tensors, parameters
+
+
+def _close(got: Tensor, want: Tensor) -> bool:
+    return bool((got - want).abs().max() <= 1e-5 * want.abs().max())
+
+
+def test_there_are_golden_files() -> None:
+    assert len(NAMES) >= 14
+
+
+@pytest.mark.parametrize("selection", ["relu", "signed"])
+@pytest.mark.parametrize("name", NAMES)
+def test_agrees_with_the_golden_file(name: str, selection: str, tmp_path: Path) -> None:
+    about, tensors, parameters = _golden(name)
+    lorsa = Lorsa.load(write_checkpoint(tmp_path / "c", _config(about, selection), parameters))
+    suffix = "_signed" if selection == "signed" else ""
+    x = tensors["x"]
+
+    assert _close(lorsa.attention_pattern(x), tensors["pattern"])
+    assert _close(lorsa.pre_activations(x), tensors["hidden_pre"])
+    assert _close(lorsa.encode(x), tensors["acts" + suffix])
+    assert _close(lorsa(x), tensors["recon" + suffix])
+
+    targets = tensors["mask"].bool()
+    loss = (lorsa(x) - tensors["y"]).square().sum(-1)[targets].mean()
+    assert _close(loss, tensors["loss" + suffix])
+    loss.backward()
+    for parameter in parameters:
+        gradient = lorsa.get_parameter(parameter.replace(".", "_")).grad
+        assert gradient is not None
+        if parameter == "b_K" and not about["rope"]:
+            # Without rope the same shift of every key changes no softmax: what is left is rounding.
+            assert gradient.abs().max() <= 1e-6
+        else:
+            assert _close(gradient, tensors[f"grad{suffix}.{parameter}"]), parameter
+
+
+def test_scales_are_applied_inside(tmp_path: Path) -> None:
+    about, tensors, parameters = _golden("pythia_partial_rope")
+    config = _config(about, "relu") | {"input_scale": 4.0, "output_scale": 0.5}
+    lorsa = Lorsa.load(write_checkpoint(tmp_path / "c", config, parameters))
+    assert _close(lorsa(tensors["x"] / 4), tensors["recon"] / 0.5)
+    assert _close(lorsa.encode(tensors["x"] / 4), tensors["acts"])
+
+
+def _damage_weights(folder: Path) -> None:
+    content = bytearray((folder / "lorsa.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "lorsa.safetensors").write_bytes(content)
+
+
+def _drop_tensor(folder: Path) -> None:
+    tensors = load_file(folder / "lorsa.safetensors")
+    save_file({k: v for k, v in tensors.items() if k != "b_V"}, folder / "lorsa.safetensors")
+    seal(folder)
+
+
+def _reshape_tensor(folder: Path) -> None:
+    tensors = load_file(folder / "lorsa.safetensors")
+    save_file(tensors | {"b_V": tensors["b_V"][:-1].clone()}, folder / "lorsa.safetensors")
+    seal(folder)
+
+
+def _edit_config(**changes: Any) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text()) | changes
+        (folder / "config.json").write_text(json.dumps(config))
+        seal(folder)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_damage_weights, "lorsa.safetensors is damaged: its sha256 differs"),
+        (lambda c: (c / "lorsa.safetensors").unlink(), "lorsa.safetensors is missing"),
+        (lambda c: (c / "manifest.json").unlink(), "manifest.json is missing"),
+        (lambda c: (c / "manifest.json").write_text("{}"), "does not list config.json"),
+        (_drop_tensor, "does not hold the tensors"),
+        (_reshape_tensor, "b_V is not fp32 of shape"),
+        (_edit_config(surprise=1), "does not know: surprise"),
+        (_edit_config(format_version=2), "format_version is 2; this version reads 1"),
+        (_edit_config(top_k=0), "top_k must be an integer from 1"),
+        (_edit_config(top_k=10**9), "top_k must be an integer from 1"),
+        (_edit_config(n_qk_heads=7), "n_ov_heads must be a multiple of n_qk_heads"),
+        (_edit_config(selection="best"), "'best'; it must be relu or signed"),
+        (_edit_config(attn_scale=0), "attn_scale must be a number above 0"),
+    ],
+)
+def test_damaged_checkpoints_are_refused(
+    damage: Callable[[Path], object], message: str, tmp_path: Path
+) -> None:
+    about, _, parameters = _golden("no_rope")
+    folder = write_checkpoint(tmp_path / "c", _config(about, "relu"), parameters)
+    damage(folder)
+    with pytest.raises(LorsaError, match=message):
+        Lorsa.load(folder)
+
+
+def test_the_package_imports_without_torch() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, lorsa, lorsa.harvest.command, lorsa.evaluate_command;"
+        "assert not {'torch', 'transformers', 'h5py'} & set(sys.modules), sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
