@@ -52,6 +52,8 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Create(const ClientOptions& options);
 
   const std::string& server() const { return options_.server; }
+  // Whether any call has been answered, be it with an error of the server.
+  bool answered() const { return answered_; }
 
   // A call with one answer. Reads, and CreateJob, which has a request_id, are repeated by gRPC
   // when the connection breaks; the others may have taken effect when UNAVAILABLE comes back.
@@ -64,8 +66,8 @@ class Client {
     Response response;
     const absl::Status status =
         Finished((StubFor<Stub>().*method)(&call.context(), request, &response));
+    if (!IsTransient(status)) answered_ = true;
     if (!status.ok()) return status;
-    answered_ = true;
     return response;
   }
 

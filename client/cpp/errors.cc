@@ -28,26 +28,39 @@ bool IsBrokenConnection(const grpc::Status& status) {
   }
 }
 
+// The server's message with its violations one a line, and nothing said twice: a server may have
+// joined the violations to its message.
+std::string Sentence(std::string message, const google::rpc::BadRequest& bad_request) {
+  const int count = bad_request.field_violations_size();
+  if (count == 0) return message;
+  if (absl::StrContains(message, bad_request.field_violations(0).description())) {
+    if (count == 1) return message;
+    message = absl::StrCat(count, " fields are wrong:");
+  }
+  for (const auto& violation : bad_request.field_violations()) {
+    absl::StrAppend(&message, "\n  ", violation.field(), ": ", violation.description());
+  }
+  return message;
+}
+
 }  // namespace
 
 absl::Status StatusFromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  std::string message = status.error_message();
   google::rpc::ErrorInfo info;
+  google::rpc::BadRequest bad_request;
   google::rpc::Status details;
   if (details.ParseFromString(status.error_details())) {
     for (const google::protobuf::Any& detail : details.details()) {
-      google::rpc::BadRequest bad_request;
-      if (detail.UnpackTo(&info) || !detail.UnpackTo(&bad_request)) continue;
-      for (const auto& violation : bad_request.field_violations()) {
-        absl::StrAppend(&message, "\n  ", violation.field(), ": ", violation.description());
-      }
+      if (!detail.UnpackTo(&info)) detail.UnpackTo(&bad_request);
     }
   }
+  const std::string message = Sentence(status.error_message(), bad_request);
   if (info.reason().empty() && IsBrokenConnection(status)) return ConnectionError(message);
   absl::Status result(static_cast<absl::StatusCode>(status.error_code()), message);
-  if (!info.reason().empty())
+  if (!info.reason().empty()) {
     result.SetPayload(kErrorInfoUrl, absl::Cord(info.SerializeAsString()));
+  }
   if (absl::IsUnavailable(result)) result.SetPayload(kTransientUrl, absl::Cord());
   return result;
 }

@@ -21,6 +21,18 @@ TEST(ErrorsTest, ViolationsFollowTheSentenceOneALine) {
   EXPECT_FALSE(IsTransient(status));
 }
 
+TEST(ErrorsTest, WhatTheMessageSaysAlreadyIsNotSaidTwice) {
+  const auto message = [](const std::string& sentence,
+                          const std::vector<std::pair<std::string, std::string>>& violations) {
+    return std::string(StatusFromGrpc(DetailedError(grpc::StatusCode::INVALID_ARGUMENT, sentence,
+                                                    "INVALID_FIELDS", violations))
+                           .message());
+  };
+  EXPECT_EQ(message("top_k: too large", {{"top_k", "too large"}}), "top_k: too large");
+  EXPECT_EQ(message("a: is b; c: is d", {{"a", "is b"}, {"c", "is d"}}),
+            "2 fields are wrong:\n  a: is b\n  c: is d");
+}
+
 TEST(ErrorsTest, DetailsThatCannotBeReadAreLeftOut) {
   const absl::Status status = StatusFromGrpc(
       grpc::Status(grpc::StatusCode::NOT_FOUND, "there is no jobs/x", "\xff\xff not a message"));

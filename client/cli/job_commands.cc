@@ -1,0 +1,197 @@
+#include <memory>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/cli/commands.h"
+#include "client/cli/format.h"
+#include "client/cli/job_metrics.h"
+#include "client/cli/job_submit.h"
+#include "client/cli/job_watch_command.h"
+#include "client/cli/job_watch_view.h"
+#include "client/cli/table.h"
+
+namespace lorsa::cli {
+namespace {
+
+constexpr int kMaxPage = 1000;  // of ListJobs
+
+// "running" → JOB_STATE_RUNNING; unspecified for an empty text.
+absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  if (text.empty() || v1::JobState_Parse("JOB_STATE_" + absl::AsciiStrToUpper(text), &state)) {
+    return state;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text, "' is no state of a job: use queued, starting, running, pausing, paused, ",
+      "recovering, cancelling, succeeded, failed or cancelled"));
+}
+
+absl::StatusOr<int> List(Session& session, const std::string& state, int64_t limit) {
+  v1::ListJobsRequest request;
+  LORSA_ASSIGN_OR_RETURN(const v1::JobState parsed, ParseState(state));
+  request.set_state(parsed);
+  Table table({"JOB", "STATE", ">DONE", ">TOKENS", ">LOSS", ">FVU", "SET", "CREATED"});
+  for (int64_t left = limit; left > 0;) {
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(left, kMaxPage)));
+    LORSA_ASSIGN_OR_RETURN(const v1::ListJobsResponse page,
+                           session.client.Call(&v1::JobService::Stub::ListJobs, request));
+    for (const v1::Job& job : page.jobs()) {
+      if (session.json) PrintJson(session.out(), job);
+      const v1::JobProgress& progress = job.progress();
+      table.AddRow({IdOf(job.name()), FormatState(job.state()),
+                    FormatPercent(ProgressFraction(progress)), FormatCount(progress.tokens()),
+                    progress.step() > 0 ? FormatNumber(progress.loss()) : "-",
+                    progress.has_fvu() ? FormatNumber(progress.fvu()) : "-",
+                    job.spec().activation_set(), FormatTime(job.create_time())});
+    }
+    left -= page.jobs_size();
+    request.set_page_token(page.next_page_token());
+    if (page.next_page_token().empty()) break;
+  }
+  if (!session.json) table.Print(session.out());
+  return kSuccess;
+}
+
+// Rows that say something: a label, and a text that may be empty.
+void AddIfAny(Table& table, const std::string& label, const std::string& text) {
+  if (!text.empty()) table.AddRow({label, text});
+}
+
+void PrintJob(std::ostream& out, const v1::Job& job) {
+  Table table;
+  table.AddRow({"job", IdOf(job.name())});
+  table.AddRow({"state", FormatState(job.state())});
+  AddIfAny(table, "reason", job.reason());
+  AddIfAny(table, "message", job.message());
+  AddIfAny(table, "waiting for", job.waiting_for());
+  if (job.has_progress()) {
+    table.AddRow({"progress", RenderPlainProgress(ProgressFraction(job.progress()),
+                                                  ProgressParts(job.progress()))});
+  }
+  table.AddRow({"attempt", absl::StrCat(job.attempt())});
+  table.AddRow({"created", FormatTime(job.create_time())});
+  if (job.has_start_time()) table.AddRow({"started", FormatTime(job.start_time())});
+  if (job.has_end_time()) table.AddRow({"ended", FormatTime(job.end_time())});
+  AddIfAny(table, "latest checkpoint", job.latest_checkpoint());
+  AddIfAny(table, "best checkpoint", job.best_checkpoint());
+  table.AddRow({"specification", job.spec().ShortDebugString()});
+  AddIfAny(table, "as run", job.resolved_spec().ShortDebugString());
+  table.Print(out);
+}
+
+// Get, pause, resume and cancel: a request with a name, answered by the job.
+template <typename Request>
+absl::StatusOr<v1::Job> CallByName(
+    Session& session,
+    grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&, v1::Job*),
+    const std::string& id) {
+  Request request;
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_name(), ResourceName("jobs", id));
+  return session.client.Call(method, request);
+}
+
+absl::StatusOr<int> Show(Session& session, const std::string& id) {
+  LORSA_ASSIGN_OR_RETURN(const v1::Job job, CallByName(session, &v1::JobService::Stub::GetJob, id));
+  if (session.json) {
+    PrintJson(session.out(), job);
+  } else {
+    PrintJob(session.out(), job);
+  }
+  return kSuccess;
+}
+
+template <typename Method>
+absl::StatusOr<int> Change(Session& session, Method method, const std::string& id) {
+  LORSA_ASSIGN_OR_RETURN(const v1::Job job, CallByName(session, method, id));
+  if (session.json) {
+    PrintJson(session.out(), job);
+  } else {
+    session.out() << job.name() << " is " << FormatState(job.state()) << ".\n";
+  }
+  return kSuccess;
+}
+
+absl::StatusOr<int> Logs(Session& session, const std::string& id, bool follow) {
+  v1::ReadLogsRequest request;
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_name(), ResourceName("jobs", id));
+  request.set_follow(follow);
+  int attempt = 0;
+  const auto print = [&](const v1::ReadLogsResponse& response) {
+    if (session.json) {
+      PrintJson(session.out(), response);
+      return absl::OkStatus();
+    }
+    if (response.attempt() != attempt) {
+      attempt = response.attempt();
+      session.out() << "==> attempt " << attempt << " <==\n";
+    }
+    session.out() << (session.env.out.is_terminal ? Printable(response.text()) : response.text())
+                  << std::flush;
+    return absl::OkStatus();
+  };
+  LORSA_RETURN_IF_ERROR(session.client.Stream(&v1::JobService::Stub::ReadLogs, request, print));
+  return kSuccess;
+}
+
+CLI::App& AddJobCommand(
+    CLI::App& job, const std::string& name, const std::string& description, Action* chosen,
+    const std::function<absl::StatusOr<int>(Session&, const std::string&)>& run) {
+  const auto id = std::make_shared<std::string>();
+  CLI::App& command = AddCommand(job, name, description, "lorsa job " + name + " demo", chosen,
+                                 [id, run](Session& session) { return run(session, *id); });
+  command.add_option("ID", *id, "Id of the job")->required();
+  return command;
+}
+
+void AddListCommand(CLI::App& job, Action* chosen) {
+  const auto state = std::make_shared<std::string>();
+  const auto limit = std::make_shared<int64_t>(50);
+  CLI::App& list =
+      AddCommand(job, "list", "Jobs, newest first", "lorsa job list --state running", chosen,
+                 [state, limit](Session& session) { return List(session, *state, *limit); });
+  list.add_option("--state", *state, "Only jobs in this state, such as running");
+  list.add_option("--limit", *limit, "Jobs to show at most (default 50)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+}
+
+}  // namespace
+
+void AddJobCommands(CLI::App& app, Action* chosen) {
+  CLI::App& job = *app.add_subcommand("job", "Training jobs");
+  job.require_subcommand(1);
+  job.footer("Example: lorsa job list --state running");
+  AddSubmitCommand(job, chosen);
+  AddListCommand(job, chosen);
+  AddJobCommand(job, "show", "One job in full", chosen, Show);
+
+  AddJobCommand(job, "watch",
+                "Follow a job until it ends. Exit code 0 if it succeeded, 3 if it failed, 4 if it "
+                "was cancelled, 130 after Ctrl-C, which does nothing to the job.",
+                chosen, [](Session& session, const std::string& id) -> absl::StatusOr<int> {
+                  LORSA_ASSIGN_OR_RETURN(const std::string name, ResourceName("jobs", id));
+                  return WatchJob(session, name, 0);
+                });
+
+  const auto follow = std::make_shared<bool>(false);
+  AddJobCommand(
+      job, "logs", "What the workers of a job printed", chosen,
+      [follow](Session& session, const std::string& id) { return Logs(session, id, *follow); })
+      .add_flag("--follow", *follow, "Wait for more until the job has ended");
+
+  AddJobCommand(job, "pause", "Let a running job make a checkpoint and stop", chosen,
+                [](Session& session, const std::string& id) {
+                  return Change(session, &v1::JobService::Stub::PauseJob, id);
+                });
+  AddJobCommand(job, "resume", "Queue a paused job again", chosen,
+                [](Session& session, const std::string& id) {
+                  return Change(session, &v1::JobService::Stub::ResumeJob, id);
+                });
+  AddJobCommand(job, "cancel", "End a job; its checkpoints stay", chosen,
+                [](Session& session, const std::string& id) {
+                  return Change(session, &v1::JobService::Stub::CancelJob, id);
+                });
+  AddMetricsCommand(job, chosen);
+}
+
+}  // namespace lorsa::cli

@@ -1,0 +1,98 @@
+#include "client/cli/job_submit.h"
+
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/identifiers.h"
+#include "base/status_macros.h"
+#include "client/cli/format.h"
+#include "client/cli/job_watch_command.h"
+#include "client/cli/spec_text.h"
+#include "google/protobuf/text_format.h"
+
+namespace lorsa::cli {
+namespace {
+
+constexpr size_t kMaxSetPart = 42;  // leaves the 21 characters of date, time and digits within 63
+
+struct SubmitOptions {
+  std::vector<std::string> spec;
+  std::string id;
+  bool validate_only = false;
+  bool watch = false;
+};
+
+// Lets the server tell a repeated request from another one.
+std::string GenerateRequestId(const std::function<uint64_t()>& random) {
+  return absl::StrFormat("%016x%016x", random(), random());
+}
+
+absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session& session, const SubmitOptions& options) {
+  LORSA_ASSIGN_OR_RETURN(const SpecText text,
+                         ReadSpecText(options.spec, session.env.in, session.env.fs));
+  v1::CreateJobRequest request;
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_spec(), ParseSpec(text));
+  request.set_job_id(options.id.empty() ? GenerateJobId(request.spec().activation_set(),
+                                                        session.env.now(), session.env.random)
+                                        : options.id);
+  LORSA_RETURN_IF_ERROR(ValidateId("job id", request.job_id()));
+  request.set_request_id(GenerateRequestId(session.env.random));
+  request.set_validate_only(options.validate_only);
+  return request;
+}
+
+void PrintValid(std::ostream& out, const v1::TrainingSpec& resolved) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(resolved, &text);
+  out << "# The specification holds. As it would run:\n" << Printable(text);
+}
+
+absl::StatusOr<int> Submit(Session& session, const SubmitOptions& options) {
+  LORSA_ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(session, options));
+  LORSA_ASSIGN_OR_RETURN(const v1::Job job,
+                         session.client.Call(&v1::JobService::Stub::CreateJob, request));
+  if (session.json) {
+    PrintJson(session.out(), job);
+  } else if (options.validate_only) {
+    PrintValid(session.out(), job.resolved_spec());
+  } else {
+    session.out() << job.name() << " is queued.";
+    if (!options.watch) session.out() << " Watch it with: lorsa job watch " << IdOf(job.name());
+    session.out() << std::endl;
+  }
+  if (!options.watch || options.validate_only) return kSuccess;
+  return WatchJob(session, job.name(), 0);
+}
+
+}  // namespace
+
+std::string GenerateJobId(absl::string_view activation_set, absl::Time now,
+                          const std::function<uint64_t()>& random) {
+  const absl::string_view set =
+      ValidateId("activation set id", activation_set).ok() ? activation_set : "job";
+  return absl::StrCat(set.substr(0, kMaxSetPart), "-",
+                      absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone()),
+                      absl::StrFormat("-%04x", random() & 0xffff));
+}
+
+void AddSubmitCommand(CLI::App& job, Action* chosen) {
+  const auto options = std::make_shared<SubmitOptions>();
+  CLI::App& submit = AddCommand(
+      job, "submit",
+      "Queue a training job. Its specification is a lorsa.v1.TrainingSpec in Protobuf's text "
+      "format or JSON: fields left out get their defaults.",
+      "lorsa job submit --id demo 'activation_set: \"smollm2-l12\" expansion_factor: 8 top_k: 64'",
+      chosen, [options](Session& session) { return Submit(session, *options); });
+  submit
+      .add_option("SPEC", options->spec,
+                  "A file (.json: JSON), '-' for standard input, or the specification itself")
+      ->required();
+  submit.add_option("--id", options->id, "Id of the job (default: from the set and the time)");
+  submit.add_flag("--validate-only", options->validate_only,
+                  "Only check the specification and show it with every default filled in");
+  submit.add_flag("--watch", options->watch, "Then watch the job; exit codes as of `job watch`");
+}
+
+}  // namespace lorsa::cli
