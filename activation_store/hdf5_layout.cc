@@ -293,19 +293,6 @@ absl::Status CheckRootGroup(hid_t file, const std::string& path, uint64_t max_en
   return absl::OkStatus();
 }
 
-// Text of variable length: the library allocates it from a heap inside the file.
-absl::StatusOr<std::string> ReadVariableText(hid_t attribute, hid_t type, const std::string& path) {
-  char* text = nullptr;
-  if (H5Aread(attribute, type, &text) < 0 || text == nullptr) {
-    return DamagedFile(path, absl::StrCat("its attribute cannot be read: ", Hdf5Reason()));
-  }
-  const size_t size = strnlen(text, kMaxAttributeBytes + 1);
-  std::string out(text, std::min<size_t>(size, kMaxAttributeBytes));
-  H5free_memory(text);
-  if (size > kMaxAttributeBytes) return DamagedFile(path, "its attribute is longer than 64 KiB");
-  return out;
-}
-
 absl::StatusOr<std::string> ReadFixedText(hid_t attribute, hid_t type, const std::string& path) {
   const size_t size = H5Tget_size(type);
   if (size == 0 || size > kMaxAttributeBytes) {
@@ -330,11 +317,16 @@ absl::StatusOr<std::optional<std::string>> ReadTextAttribute(hid_t file, const s
       H5Sget_simple_extent_npoints(space.get()) != 1) {
     return DamagedFile(path, absl::StrCat("its attribute '", name, "' is not one string"));
   }
-  auto text = H5Tis_variable_str(type.get()) > 0
-                  ? ReadVariableText(attribute.get(), type.get(), path)
-                  : ReadFixedText(attribute.get(), type.get(), path);
-  if (!text.ok()) return text.status();
-  return *std::move(text);
+  // The library does not check the heap in which it keeps text of variable length: a damaged file
+  // would crash the process.
+  if (H5Tis_variable_str(type.get()) != 0) {
+    return DamagedFile(path, absl::StrCat("its attribute '", name,
+                                          "' is a string of variable "
+                                          "length; store one of fixed length (in h5py "
+                                          "numpy.bytes_(text))"));
+  }
+  LORSA_ASSIGN_OR_RETURN(std::string text, ReadFixedText(attribute.get(), type.get(), path));
+  return std::optional<std::string>(std::move(text));
 }
 
 absl::Status CheckLinked(hid_t file, const std::string& path, const std::string& name) {

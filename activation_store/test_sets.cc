@@ -80,12 +80,11 @@ void WriteDataset(hid_t file, const char* name, hid_t type, const std::vector<hs
 
 void WriteTextAttribute(hid_t file, const std::string& text) {
   Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
-  H5Tset_size(type.get(), H5T_VARIABLE);
+  H5Tset_size(type.get(), text.size());
   Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
   Hdf5Handle attribute(
       H5Acreate2(file, "lorsa_set", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
-  const char* pointer = text.c_str();
-  ASSERT_GE(H5Awrite(attribute.get(), type.get(), &pointer), 0);
+  ASSERT_GE(H5Awrite(attribute.get(), type.get(), text.data()), 0);
 }
 
 }  // namespace

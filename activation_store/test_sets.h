@@ -36,8 +36,7 @@ enum class Layout {
 };
 
 // Writes shard 0 of the same set with HDF5's own H5Dwrite, so that the reader is held against the
-// library. `attribute` is the root attribute lorsa_set, as a string of variable length; none if
-// empty.
+// library. `attribute` is the root attribute lorsa_set; none if empty.
 void WriteShardWithHdf5(const std::string& path, const std::vector<Sequence>& sequences,
                         const Manifest& description, Layout layout,
                         const std::string& attribute = "");
