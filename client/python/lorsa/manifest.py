@@ -196,12 +196,14 @@ def _check(manifest: Manifest, where: str) -> None:
 
 
 def _file_fields(fields: Fields) -> dict[str, Any]:
-    file, sha256 = fields.text("file"), fields.text("sha256")
+    file = fields.text("file")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", file):
         raise LorsaError(f"{fields.path('file')} must be a bare file name.")
-    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise LorsaError(f"{fields.path('sha256')} must be 64 hexadecimal digits.")
-    return {"file": file, "bytes": fields.integer("bytes", 1), "sha256": sha256}
+    return {
+        "file": file,
+        "bytes": fields.integer("bytes", 1),
+        "sha256": fields.sha256("sha256"),
+    }
 
 
 def shard_name(index: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
@@ -83,6 +84,13 @@ class Fields:
         """One of a few strings."""
         if (value := self.text(key)) not in choices:
             raise LorsaError(f"{self.path(key)} is {value!r}; it must be {' or '.join(choices)}.")
+        return value
+
+    def sha256(self, key: str) -> str:
+        """A sha256 in lower-case hex."""
+        value = self.text(key)
+        if not re.fullmatch(r"[0-9a-f]{64}", value):
+            raise LorsaError(f"{self.path(key)} must be 64 hexadecimal digits.")
         return value
 
     def boolean(self, key: str) -> bool:

