@@ -17,6 +17,7 @@ LORSA_SET = Path(os.environ.get("LORSA_BIN_DIR", ROOT / "build" / "release" / "b
 
 def snippet(name: str) -> str:
     """The one fenced block that begins with ```python `name`."""
+    code: str
     (code,) = re.findall(rf"^```python {name}\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)
     return code
 
