@@ -1,0 +1,458 @@
+#include "server/catalog/catalog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "server/catalog/sqlite.h"
+
+namespace lorsa::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const absl::Time kStart = absl::UnixEpoch() + absl::Hours(500'000);
+
+NewJob Named(const std::string& id, const std::string& request_id = "") {
+  NewJob job;
+  job.id = id;
+  job.spec.set_activation_set("set");
+  job.spec.set_top_k(64);
+  job.resolved_spec = job.spec;
+  job.resolved_spec.set_seed(7);
+  job.request_id = request_id;
+  return job;
+}
+
+JobDecision To(v1::JobState state) {
+  return [state](const JobRecord&) -> absl::StatusOr<JobChange> {
+    return JobChange{.state = state, .reason = "TEST"};
+  };
+}
+
+v1::MetricPoint Point(int64_t step, double loss, v1::MetricKind kind = v1::METRIC_KIND_TRAINING) {
+  v1::MetricPoint point;
+  point.set_kind(kind);
+  point.set_step(step);
+  point.set_tokens(step * 2048);
+  point.mutable_time()->set_seconds(1'800'000'000 + step);
+  (*point.mutable_values())["loss"] = loss;
+  return point;
+}
+
+v1::Checkpoint CheckpointAt(int64_t step, std::optional<double> fvu = std::nullopt) {
+  v1::Checkpoint checkpoint;
+  checkpoint.set_step(step);
+  checkpoint.set_tokens(step * 2048);
+  checkpoint.add_files()->set_name("config.json");
+  if (fvu.has_value()) checkpoint.set_fvu(*fvu);
+  return checkpoint;
+}
+
+class CatalogTest : public ::testing::Test {
+ protected:
+  CatalogTest() {
+    std::string folder = ::testing::TempDir() + "catalog_XXXXXX";
+    folder_ = ::mkdtemp(folder.data());
+    Reopen();
+  }
+  ~CatalogTest() override {
+    catalog_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string Path() const { return folder_ + "/catalog.sqlite"; }
+
+  void Reopen() {
+    catalog_.reset();
+    auto catalog = Catalog::Open(Path());
+    ASSERT_TRUE(catalog.ok()) << catalog.status();
+    catalog_ = *std::move(catalog);
+  }
+
+  JobRecord Create(const std::string& id) { return catalog_->CreateJob(Named(id), kStart).value(); }
+
+  // A job in its attempt number 1, RUNNING.
+  AttemptKey Running(const std::string& id) {
+    Create(id);
+    return Launch(id);
+  }
+  AttemptKey Launch(const std::string& id) {
+    const auto starting = catalog_->UpdateJob(id, kStart, [&](const JobRecord& job) {
+      return absl::StatusOr<JobChange>(JobChange{
+          .state = v1::JOB_STATE_STARTING,
+          .new_attempt_token_sha256 = absl::StrCat(id, "-token-", job.job.attempt() + 1)});
+    });
+    EXPECT_TRUE(starting.ok()) << starting.status();
+    EXPECT_TRUE(catalog_->UpdateJob(id, kStart, To(v1::JOB_STATE_RUNNING)).ok());
+    return {id, starting->job.attempt()};
+  }
+  // The same job in its next attempt.
+  AttemptKey Recovered(const std::string& id) {
+    EXPECT_TRUE(catalog_->UpdateJob(id, kStart, To(v1::JOB_STATE_RECOVERING)).ok());
+    return Launch(id);
+  }
+
+  std::vector<int64_t> Steps(const std::string& id) {
+    std::vector<int64_t> steps;
+    const auto checkpoints = catalog_->ListCheckpoints(id).value();
+    for (const auto& checkpoint : checkpoints) {
+      steps.push_back(checkpoint.step());
+    }
+    return steps;
+  }
+
+  std::string folder_;
+  std::unique_ptr<Catalog> catalog_;
+};
+
+TEST_F(CatalogTest, JobSurvivesReopening) {
+  Create("demo");
+  Reopen();
+  const JobRecord job = catalog_->GetJob("demo").value();
+  EXPECT_EQ(job.job.name(), "jobs/demo");
+  EXPECT_EQ(job.job.state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(job.job.reason(), "CREATED");
+  EXPECT_EQ(job.job.revision(), 1);
+  EXPECT_EQ(job.job.spec().top_k(), 64);
+  EXPECT_EQ(job.job.resolved_spec().seed(), 7);
+  EXPECT_EQ(job.job.create_time().seconds(), absl::ToUnixSeconds(kStart));
+  EXPECT_FALSE(job.job.has_start_time());
+}
+
+TEST_F(CatalogTest, SameRequestGivesTheSameJobAlsoAfterReopening) {
+  ASSERT_TRUE(catalog_->CreateJob(Named("demo", "r1"), kStart).ok());
+  Reopen();
+  const auto again = catalog_->CreateJob(Named("demo", "r1"), kStart + absl::Seconds(5));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->job.create_time().seconds(), absl::ToUnixSeconds(kStart));
+  EXPECT_EQ(again->job.revision(), 1);
+}
+
+TEST_F(CatalogTest, TakenIdIsRefusedForAnotherRequest) {
+  ASSERT_TRUE(catalog_->CreateJob(Named("demo", "r1"), kStart).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(catalog_->CreateJob(Named("demo", "r2"), kStart).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(catalog_->CreateJob(Named("demo"), kStart).status()));
+  NewJob other = Named("demo", "r1");
+  other.spec.set_top_k(32);
+  EXPECT_TRUE(absl::IsAlreadyExists(catalog_->CreateJob(other, kStart).status()));
+}
+
+TEST_F(CatalogTest, WithoutRequestIdARepeatIsRefused) {
+  Create("demo");
+  EXPECT_TRUE(absl::IsAlreadyExists(catalog_->CreateJob(Named("demo"), kStart).status()));
+}
+
+TEST_F(CatalogTest, ChangeWritesRowAndEventTogether) {
+  Create("demo");
+  const absl::Time later = kStart + absl::Seconds(3);
+  ASSERT_TRUE(catalog_->UpdateJob("demo", later, To(v1::JOB_STATE_CANCELLED)).ok());
+  const JobRecord job = catalog_->GetJob("demo").value();
+  EXPECT_EQ(job.job.state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(job.job.end_time().seconds(), absl::ToUnixSeconds(later));
+  const auto events = catalog_->ListEvents("demo", 1, 10).value();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].revision(), 2);
+  EXPECT_EQ(events[0].from_state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(events[0].to_state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(events[0].reason(), "TEST");
+}
+
+TEST_F(CatalogTest, IllegalEdgeChangesNothing) {
+  Create("demo");
+  const auto status = catalog_->UpdateJob("demo", kStart, To(v1::JOB_STATE_SUCCEEDED)).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("QUEUED and cannot become SUCCEEDED"));
+  EXPECT_EQ(catalog_->GetJob("demo")->job.revision(), 1);
+  EXPECT_THAT(catalog_->ListEvents("demo", 0, 10).value(), SizeIs(1));
+}
+
+TEST_F(CatalogTest, RefusedDecisionChangesNothing) {
+  Create("demo");
+  const auto refuse = [](const JobRecord&) -> absl::StatusOr<JobChange> {
+    return absl::CancelledError("no");
+  };
+  EXPECT_TRUE(absl::IsCancelled(catalog_->UpdateJob("demo", kStart, refuse).status()));
+  EXPECT_EQ(catalog_->GetJob("demo")->job.revision(), 1);
+}
+
+TEST_F(CatalogTest, OfTwoRacingChangesExactlyOneWins) {
+  for (int round = 0; round < 50; ++round) {
+    const std::string id = absl::StrCat("race-", round);
+    Running(id);
+    absl::Status ended, paused;
+    std::thread a(
+        [&] { ended = catalog_->UpdateJob(id, kStart, To(v1::JOB_STATE_FAILED)).status(); });
+    std::thread b(
+        [&] { paused = catalog_->UpdateJob(id, kStart, To(v1::JOB_STATE_RECOVERING)).status(); });
+    a.join();
+    b.join();
+    // RECOVERING → FAILED and FAILED → RECOVERING are both illegal.
+    EXPECT_NE(ended.ok(), paused.ok()) << ended << " / " << paused;
+    EXPECT_EQ(catalog_->GetJob(id)->job.state(),
+              ended.ok() ? v1::JOB_STATE_FAILED : v1::JOB_STATE_RECOVERING);
+  }
+}
+
+TEST_F(CatalogTest, ManyWritersAtOnceLoseNothing) {
+  constexpr int kThreads = 16;
+  constexpr int kJobs = 20;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kJobs; ++i) Create(absl::StrCat("job-", t, "-", i));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Reopen();
+  EXPECT_EQ(catalog_->CountJobs(v1::JOB_STATE_QUEUED).value(), kThreads * kJobs);
+}
+
+TEST_F(CatalogTest, OneFailedWriteOfAGroupDoesNotUndoTheOthers) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&, i] {
+      const auto status = catalog_->CreateJob(Named(absl::StrCat("job-", i % 8)), kStart).status();
+      EXPECT_TRUE(status.ok() || absl::IsAlreadyExists(status)) << status;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(catalog_->CountJobs(v1::JOB_STATE_QUEUED).value(), 8);
+}
+
+TEST_F(CatalogTest, QueueIsFirstInFirstOutAndResumedJobsGoToTheEnd) {
+  for (const char* id : {"a", "b", "c"}) Create(id);
+  ASSERT_TRUE(catalog_
+                  ->UpdateJob("a", kStart,
+                              [](const JobRecord&) -> absl::StatusOr<JobChange> {
+                                return JobChange{.reason = "TEST", .to_end_of_queue = true};
+                              })
+                  .ok());
+  std::vector<std::string> ids;
+  const auto jobs = catalog_->QueuedJobs(2).value();
+  for (const JobRecord& job : jobs) ids.push_back(job.id);
+  EXPECT_THAT(ids, ElementsAre("b", "c"));
+}
+
+TEST_F(CatalogTest, ListsNewestFirstInPagesAndByState) {
+  for (const char* id : {"a", "b", "c"}) Create(id);
+  ASSERT_TRUE(catalog_->UpdateJob("b", kStart, To(v1::JOB_STATE_CANCELLED)).ok());
+  const auto ids = [&](const JobFilter& filter) {
+    std::vector<std::string> ids;
+    const auto jobs = catalog_->ListJobs(filter).value();
+    for (const JobRecord& job : jobs) ids.push_back(job.id);
+    return ids;
+  };
+  EXPECT_THAT(ids({.limit = 2}), ElementsAre("c", "b"));
+  EXPECT_THAT(ids({.before_id = "b", .limit = 2}), ElementsAre("a"));
+  EXPECT_THAT(ids({.state = v1::JOB_STATE_QUEUED}), ElementsAre("c", "a"));
+  EXPECT_TRUE(absl::IsInvalidArgument(catalog_->ListJobs({.before_id = "gone"}).status()));
+}
+
+TEST_F(CatalogTest, ActiveJobsAreThoseThatHoldASlot) {
+  Create("waiting");
+  Running("running");
+  Running("recovering");
+  ASSERT_TRUE(catalog_->UpdateJob("recovering", kStart, To(v1::JOB_STATE_RECOVERING)).ok());
+  std::vector<std::string> ids;
+  const auto jobs = catalog_->ActiveJobs().value();
+  for (const JobRecord& job : jobs) ids.push_back(job.id);
+  EXPECT_THAT(ids, ElementsAre("running", "recovering"));
+}
+
+TEST_F(CatalogTest, AttemptIsFoundByItsTokenAlsoWhenItIsOver) {
+  const AttemptKey first = Running("demo");
+  const AttemptKey second = Recovered("demo");
+  EXPECT_EQ(second.attempt, first.attempt + 1);
+  EXPECT_EQ(catalog_->FindAttempt("demo-token-1")->attempt, 1);
+  EXPECT_EQ(catalog_->FindAttempt("demo-token-2")->attempt, 2);
+  EXPECT_TRUE(absl::IsNotFound(catalog_->FindAttempt("demo-token-3").status()));
+}
+
+TEST_F(CatalogTest, WorkerAndBackoffSurviveReopening) {
+  Running("demo");
+  const ProcessIdentity worker{"boot", 4711, 99};
+  ASSERT_TRUE(catalog_
+                  ->UpdateJob("demo", kStart,
+                              [&](const JobRecord&) -> absl::StatusOr<JobChange> {
+                                return JobChange{.reason = "TEST",
+                                                 .worker = worker,
+                                                 .not_before = kStart + absl::Seconds(8),
+                                                 .recoveries = 3};
+                              })
+                  .ok());
+  Reopen();
+  const JobRecord job = catalog_->GetJob("demo").value();
+  EXPECT_EQ(job.worker, worker);
+  EXPECT_EQ(job.not_before, kStart + absl::Seconds(8));
+  EXPECT_EQ(job.recoveries, 3);
+}
+
+TEST_F(CatalogTest, NewerAttemptsPointStandsInTheOldersPlace) {
+  const AttemptKey first = Running("demo");
+  ASSERT_TRUE(catalog_->PutMetrics(first, 1, {Point(1, 0.5), Point(2, 0.4)}).ok());
+  const AttemptKey second = Recovered("demo");
+  ASSERT_TRUE(catalog_->PutMetrics(second, 1, {Point(2, 0.3)}).ok());
+  const auto points = catalog_->QueryMetrics("demo", {.kind = v1::METRIC_KIND_TRAINING}).value();
+  ASSERT_THAT(points, SizeIs(2));
+  EXPECT_EQ(points[1].attempt(), 2);
+  EXPECT_EQ(points[1].values().at("loss"), 0.3);
+  EXPECT_EQ(points[1].tokens(), 4096);
+  EXPECT_EQ(points[1].time().seconds(), 1'800'000'002);
+  // A reader that had seen all of the first attempt meets the replaced point again.
+  const auto fresh = catalog_->MetricsAfter("demo", 2, v1::METRIC_KIND_UNSPECIFIED, 10).value();
+  ASSERT_THAT(fresh, SizeIs(1));
+  EXPECT_EQ(fresh[0].step(), 2);
+}
+
+TEST_F(CatalogTest, BatchSentAgainIsDropped) {
+  const AttemptKey attempt = Running("demo");
+  ASSERT_TRUE(catalog_->PutMetrics(attempt, 1, {Point(1, 0.5)}).ok());
+  ASSERT_TRUE(catalog_->PutMetrics(attempt, 1, {Point(1, 0.5)}).ok());
+  const auto points = catalog_->MetricsAfter("demo", 0, v1::METRIC_KIND_UNSPECIFIED, 10).value();
+  ASSERT_THAT(points, SizeIs(1));
+  EXPECT_EQ(points[0].sequence(), 1);
+}
+
+TEST_F(CatalogTest, MetricsAreFilteredByKindAndRange) {
+  const AttemptKey attempt = Running("demo");
+  std::vector<v1::MetricPoint> points = {Point(0, 0.9, v1::METRIC_KIND_EVALUATION)};
+  for (int step = 1; step <= 5; ++step) points.push_back(Point(step, 1.0 / step));
+  ASSERT_TRUE(catalog_->PutMetrics(attempt, 1, points).ok());
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, v1::METRIC_KIND_EVALUATION, 10).value(), SizeIs(1));
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 4, v1::METRIC_KIND_UNSPECIFIED, 10).value(),
+              SizeIs(2));
+  const auto range =
+      catalog_
+          ->QueryMetrics(
+              "demo",
+              {.kind = v1::METRIC_KIND_TRAINING, .start_step = 2, .end_step = 5, .limit = 2})
+          .value();
+  ASSERT_THAT(range, SizeIs(2));
+  EXPECT_EQ(range[0].step(), 2);
+}
+
+TEST_F(CatalogTest, OlderAttemptCanStoreNothing) {
+  const AttemptKey stale = Running("demo");
+  Recovered("demo");
+  EXPECT_TRUE(absl::IsAborted(catalog_->PutMetrics(stale, 1, {Point(1, 0.5)})));
+  EXPECT_TRUE(absl::IsAborted(catalog_->PutCheckpoint(stale, CheckpointAt(1), true, kStart)));
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, v1::METRIC_KIND_UNSPECIFIED, 10).value(),
+              IsEmpty());
+  EXPECT_THAT(catalog_->ListCheckpoints("demo").value(), IsEmpty());
+}
+
+TEST_F(CatalogTest, AttemptOfAnEndedJobCanStoreNothing) {
+  const AttemptKey attempt = Running("demo");
+  ASSERT_TRUE(catalog_->UpdateJob("demo", kStart, To(v1::JOB_STATE_SUCCEEDED)).ok());
+  EXPECT_TRUE(absl::IsAborted(catalog_->PutMetrics(attempt, 1, {Point(1, 0.5)})));
+}
+
+TEST_F(CatalogTest, CheckpointsKnowTheLatestAndTheBest) {
+  const AttemptKey attempt = Running("demo");
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(0, 0.62), true, kStart).ok());
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(10, 0.3), true, kStart).ok());
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(20), true, kStart).ok());
+  const auto all = catalog_->ListCheckpoints("demo").value();
+  ASSERT_THAT(all, SizeIs(3));
+  EXPECT_EQ(all[1].name(), "jobs/demo/checkpoints/step-000000010");
+  EXPECT_TRUE(all[1].best());
+  EXPECT_FALSE(all[0].best() || all[2].best());
+  EXPECT_FALSE(all[2].has_fvu());
+  EXPECT_EQ(all[2].files(0).name(), "config.json");
+  const JobRecord job = catalog_->GetJob("demo").value();
+  EXPECT_EQ(job.job.latest_checkpoint(), "jobs/demo/checkpoints/step-000000020");
+  EXPECT_EQ(job.job.best_checkpoint(), "jobs/demo/checkpoints/step-000000010");
+  const auto events = catalog_->ListEvents("demo", job.job.revision() - 1, 1).value();
+  EXPECT_EQ(events[0].reason(), "CHECKPOINT");
+  EXPECT_EQ(events[0].from_state(), events[0].to_state());
+}
+
+TEST_F(CatalogTest, OnlyANewScheduledCheckpointResetsTheCountOfRecoveries) {
+  AttemptKey attempt = Running("demo");
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(10), true, kStart).ok());
+  ASSERT_TRUE(catalog_
+                  ->UpdateJob("demo", kStart,
+                              [](const JobRecord&) -> absl::StatusOr<JobChange> {
+                                return JobChange{.reason = "TEST", .recoveries = 4};
+                              })
+                  .ok());
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(10), true, kStart).ok());
+  EXPECT_EQ(catalog_->GetJob("demo")->recoveries, 4);
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(15), false, kStart).ok());
+  EXPECT_EQ(catalog_->GetJob("demo")->recoveries, 4);
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(20), true, kStart).ok());
+  EXPECT_EQ(catalog_->GetJob("demo")->recoveries, 0);
+}
+
+TEST_F(CatalogTest, DeletedCheckpointIsGone) {
+  const AttemptKey attempt = Running("demo");
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(10), true, kStart).ok());
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(20), true, kStart).ok());
+  ASSERT_TRUE(catalog_->DeleteCheckpoint("demo", 10).ok());
+  ASSERT_TRUE(catalog_->DeleteCheckpoint("demo", 10).ok());
+  EXPECT_THAT(Steps("demo"), ElementsAre(20));
+  EXPECT_TRUE(absl::IsNotFound(catalog_->GetCheckpoint("demo", 10).status()));
+  EXPECT_EQ(catalog_->GetCheckpoint("demo", 20)->tokens(), 20 * 2048);
+}
+
+TEST_F(CatalogTest, ActivationSetIsRegisteredOnce) {
+  v1::ActivationSet set;
+  set.set_name("activationSets/smollm2");
+  set.set_path("/sets/smollm2");
+  set.set_manifest_sha256("aa");
+  set.set_layer(12);
+  ASSERT_TRUE(catalog_->CreateActivationSet(set).ok());
+  Reopen();
+  EXPECT_EQ(catalog_->GetActivationSet("smollm2")->layer(), 12);
+  EXPECT_TRUE(catalog_->CreateActivationSet(set).ok());
+  set.set_manifest_sha256("bb");
+  EXPECT_TRUE(absl::IsAlreadyExists(catalog_->CreateActivationSet(set).status()));
+  set.set_name("activationSets/another");
+  ASSERT_TRUE(catalog_->CreateActivationSet(set).ok());
+  EXPECT_THAT(catalog_->ListActivationSets("", 10).value(), SizeIs(2));
+  EXPECT_THAT(catalog_->ListActivationSets("another", 10).value(), SizeIs(1));
+  EXPECT_TRUE(absl::IsNotFound(catalog_->GetActivationSet("gone").status()));
+}
+
+TEST_F(CatalogTest, MissingJobIsNotFoundEverywhere) {
+  EXPECT_TRUE(absl::IsNotFound(catalog_->GetJob("gone").status()));
+  EXPECT_TRUE(absl::IsNotFound(catalog_->ListEvents("gone", 0, 1).status()));
+  EXPECT_TRUE(absl::IsNotFound(catalog_->ListCheckpoints("gone").status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(catalog_->MetricsAfter("gone", 0, v1::METRIC_KIND_UNSPECIFIED, 1).status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(catalog_->UpdateJob("gone", kStart, To(v1::JOB_STATE_CANCELLED)).status()));
+}
+
+TEST_F(CatalogTest, NewerSchemaIsRefusedAndLeftUntouched) {
+  catalog_.reset();
+  {
+    auto connection = Connection::Open(Path()).value();
+    ASSERT_TRUE(connection->Execute("PRAGMA journal_mode = DELETE; PRAGMA user_version = 99").ok());
+  }
+  const auto before = std::filesystem::last_write_time(Path());
+  const auto status = Catalog::Open(Path()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("newer lorsad"));
+  EXPECT_EQ(std::filesystem::last_write_time(Path()), before);
+}
+
+TEST_F(CatalogTest, FileThatIsNoDatabaseIsDataLoss) {
+  catalog_.reset();
+  std::filesystem::remove(Path() + "-wal");
+  std::filesystem::remove(Path() + "-shm");
+  std::FILE* file = std::fopen(Path().c_str(), "wb");
+  std::fputs(std::string(8192, 'x').c_str(), file);
+  std::fclose(file);
+  EXPECT_TRUE(absl::IsDataLoss(Catalog::Open(Path()).status()));
+}
+
+}  // namespace
+}  // namespace lorsa::server
