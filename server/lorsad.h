@@ -1,0 +1,97 @@
+// The server: how its parts are put together, started and stopped.
+#ifndef LORSA_SERVER_LORSAD_H_
+#define LORSA_SERVER_LORSAD_H_
+
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/file_system.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/data_folder_lock.h"
+#include "server/jobs/data_layout.h"
+#include "server/jobs/job_manager.h"
+#include "server/jobs/job_watch.h"
+#include "server/jobs/local_process_launcher.h"
+#include "server/lorsad_options.h"
+#include "server/rpc/authorization.h"
+#include "server/rpc/executor.h"
+#include "server/services/activation_roots.h"
+#include "server/services/activation_service.h"
+#include "server/services/checkpoint_service.h"
+#include "server/services/job_service.h"
+#include "server/services/metric_service.h"
+#include "server/services/server_info_service.h"
+#include "server/services/worker_service.h"
+
+namespace lorsa::server {
+
+// A running server. Start and Stop are called by one thread.
+//
+// Start:
+//   1. take the data folder's lock
+//   2. open the catalog
+//   3. listen; health is NOT_SERVING
+//   4. write the endpoint file, by which workers find the server
+//   5. pick up the jobs of the server before; health is SERVING
+// Stop:
+//   1. health is NOT_SERVING; workers checkpoint and leave, within a deadline
+//   2. remove the endpoint file
+//   3. end the calls, within a deadline
+class Lorsad {
+ public:
+  // An error is one sentence for the operator.
+  static absl::StatusOr<std::unique_ptr<Lorsad>> Start(const LorsadOptions& options);
+  ~Lorsad();
+
+  void Stop();
+
+  const std::string& address() const { return address_; }
+
+ private:
+  // What is opened before anything else is made.
+  struct Foundation {
+    DataLayout layout;
+    std::unique_ptr<DataFolderLock> lock;
+    std::unique_ptr<Catalog> catalog;
+    ActivationRoots roots;
+    std::string worker_binary;
+  };
+  static absl::StatusOr<Foundation> Prepare(FileSystem& fs, const LorsadOptions& options);
+
+  Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Foundation foundation);
+  absl::Status Listen(const ListenAddress& wanted);
+  void SetServing(bool serving);
+
+  // In the order in which they are needed: each outlives what stands below it.
+  const LorsadOptions options_;
+  const std::unique_ptr<FileSystem> fs_;
+  const DataLayout layout_;
+  const std::unique_ptr<DataFolderLock> lock_;
+  const std::unique_ptr<Catalog> catalog_;
+  JobWatchHub watchers_;
+  LocalProcessLauncher launcher_;
+  JobManager jobs_;
+  TableAuthorizer authorizer_;
+  // Two, so that streams waiting for a slow disk do not keep workers' heartbeats waiting.
+  Executor control_executor_;
+  Executor data_executor_;
+  const CallRuntime control_;
+  const CallRuntime data_;
+  ServerInfoService server_info_service_;
+  ActivationService activation_service_;
+  CheckpointService checkpoint_service_;
+  JobService job_service_;
+  MetricService metric_service_;
+  WorkerService worker_service_;
+  std::string address_;  // HOST:PORT
+  std::unique_ptr<grpc::Server> server_;
+  bool stopped_ = false;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_LORSAD_H_
