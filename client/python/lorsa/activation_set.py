@@ -111,6 +111,8 @@ class ActivationSet:
         if shard not in self._shards:
             record = self.manifest.shards[shard]
             path = self.folder / record.file
+            if not path.is_file() or path.stat().st_size != record.bytes:
+                raise LorsaError(f"{path} is missing or has another size than the manifest says.")
             self._shards[shard] = ShardReader(path, self.manifest.description, record.sequences)
         return self._shards[shard]
 

@@ -19,7 +19,7 @@ FORMAT_VERSION = 1
 FILE_NAME = "manifest.json"
 HOOK_CONVENTION = "transformers.self_attn"
 
-MAX_MANIFEST_BYTES = 16 << 20
+MAX_MANIFEST_BYTES = 32 << 20
 MAX_SHARDS = 100_000
 MAX_CONTEXT = 1 << 20
 MAX_D_MODEL = 1 << 16
@@ -81,7 +81,7 @@ class Manifest:
     description: Description
     sequences: int
     unmasked_tokens: int
-    mean_input_norm: float  # mean Euclidean norm over unmasked tokens
+    mean_input_norm: float  # mean Euclidean norm over unmasked tokens; 0 if there are none
     mean_output_norm: float
     shards: tuple[ShardRecord, ...]
     checksums: FileRecord
@@ -145,11 +145,12 @@ def _parse(fields: Fields, where: str) -> Manifest:
     fields.literal("format_version", FORMAT_VERSION)
     fields.literal("hook_convention", HOOK_CONVENTION)
     with Fields(fields.any("mean_norm"), fields.path("mean_norm")) as norms:
-        mean_input_norm, mean_output_norm = norms.number("mhsa_input"), norms.number("mhsa_output")
+        mean_input_norm = norms.non_negative("mhsa_input")
+        mean_output_norm = norms.non_negative("mhsa_output")
     return Manifest(
         description=_parse_description(fields),
         sequences=fields.integer("sequences", 1, MAX_SEQUENCES),
-        unmasked_tokens=fields.integer("unmasked_tokens", 1),
+        unmasked_tokens=fields.integer("unmasked_tokens", 0),
         mean_input_norm=mean_input_norm,
         mean_output_norm=mean_output_norm,
         shards=fields.object("shards", _parse_shards),

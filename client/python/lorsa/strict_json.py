@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from lorsa.errors import LorsaError
 
 MAX_INTEGER = 2**53
+MAX_TEXT_BYTES = 1024
 Parsed = TypeVar("Parsed")
 
 
@@ -73,11 +74,17 @@ class Fields:
             raise LorsaError(f"{self.path(key)} must be a number above {above:g}.")
         return float(value)
 
+    def non_negative(self, key: str) -> float:
+        """A finite number, 0 or greater."""
+        return self.number(key, above=-math.ulp(0.0))
+
     def text(self, key: str) -> str:
-        """A string."""
+        """A string of at most 1,024 bytes."""
         value = self.any(key)
-        if not isinstance(value, str):
-            raise LorsaError(f"{self.path(key)} must be a string.")
+        if not isinstance(value, str) or len(value.encode(errors="replace")) > MAX_TEXT_BYTES:
+            raise LorsaError(
+                f"{self.path(key)} must be a string of at most {MAX_TEXT_BYTES} bytes."
+            )
         return value
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:

@@ -101,6 +101,25 @@ def test_a_flipped_bit_is_noticed_when_it_is_read(copy: Path) -> None:
             activations.read(64)
 
 
+def test_filtered_chunks_read_as_the_same_sequences(sealed: Path, copy: Path) -> None:
+    with h5py.File(copy / "shard-00000.h5", "r+") as shard:
+        for name in ("tokens", "mask"):
+            values = shard[name][()]
+            del shard[name]
+            shard.create_dataset(name, data=values, chunks=(1, 16), compression="gzip")
+    _record_size(copy)
+    with ActivationSet(sealed) as want, ActivationSet(copy) as got:
+        np.testing.assert_array_equal(got.read(0, 64).tokens, want.read(0, 64).tokens)
+
+
+def _record_size(folder: Path) -> None:
+    """Puts the first shard's present size into the manifest."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["shards"][0]["bytes"] = (folder / "shard-00000.h5").stat().st_size
+    path.write_text(json.dumps(manifest))
+
+
 def _drop_manifest(folder: Path) -> None:
     (folder / "manifest.json").unlink()
 
@@ -110,28 +129,37 @@ def _truncate(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def _not_hdf5(folder: Path) -> None:
+    path = folder / "shard-00000.h5"
+    path.write_bytes(bytes(path.stat().st_size))
+
+
 def _external_link(folder: Path) -> None:
     with h5py.File(folder / "shard-00000.h5", "r+") as shard:
         del shard["mhsa_input"]
         shard["mhsa_input"] = h5py.ExternalLink("/etc/passwd", "/mhsa_input")
+    _record_size(folder)
 
 
 def _external_storage(folder: Path) -> None:
     with h5py.File(folder / "shard-00000.h5", "r+") as shard:
         del shard["tokens"]
         shard.create_dataset("tokens", (64, 16), "<i4", external=[("/etc/passwd", 0, 4096)])
+    _record_size(folder)
 
 
 def _wrong_shape(folder: Path) -> None:
     with h5py.File(folder / "shard-00000.h5", "r+") as shard:
         del shard["mask"]
         shard["mask"] = np.ones((64, 15), np.uint8)
+    _record_size(folder)
 
 
 def _wrong_type(folder: Path) -> None:
     with h5py.File(folder / "shard-00000.h5", "r+") as shard:
         del shard["tokens"]
         shard["tokens"] = np.zeros((64, 16), np.int64)
+    _record_size(folder)
 
 
 def _edit(**changes: object) -> Callable[[Path], None]:
@@ -146,7 +174,8 @@ def _edit(**changes: object) -> Callable[[Path], None]:
     ("damage", "message"),
     [
         (_drop_manifest, "is not a sealed set: it has no manifest.json"),
-        (_truncate, "shard-00000.h5 cannot be read as HDF5"),
+        (_truncate, "shard-00000.h5 is missing or has another size"),
+        (_not_hdf5, "shard-00000.h5 cannot be read as HDF5"),
         (_external_link, "mhsa_input must be a dataset of the root group"),
         (_external_storage, "tokens keeps its values in other files"),
         (_wrong_shape, r"mask has shape \(64, 15\), not \(64, 16\)"),

@@ -10,7 +10,7 @@ import torch
 
 from lorsa.errors import LorsaError
 from lorsa.harvest import text
-from lorsa.harvest.text import Packing, read_texts, strip_html, tokenize
+from lorsa.harvest.text import Packing, read_texts, refuse_left_padding, strip_html, tokenize
 
 
 def test_html_is_stripped() -> None:
@@ -61,6 +61,28 @@ def test_padding_is_refused() -> None:
 
     with pytest.raises(LorsaError, match="pads its output on the left"):
         tokenize(LeftPadded(), "text")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "mask", "padded"),
+    [
+        ([2, 2, 2, 2, 5], [0, 0, 0, 0, 1], True),
+        ([1, 2, 2, 2, 5], [0, 0, 0, 0, 1], False),  # BOS, then special tokens
+        ([2, 2, 2, 5, 5], [0, 0, 0, 1, 1], False),
+        ([2, 2, 2, 2, 2], [0, 0, 0, 0, 0], False),  # masked throughout
+        ([5, 5, 5, 5, 5], [1, 1, 1, 1, 1], False),
+    ],
+)
+def test_left_padding_in_the_text_is_refused(
+    tokens: list[int], mask: list[int], padded: bool
+) -> None:
+    sequences = torch.tensor([[1, 5, 5, 5, 5], tokens])
+    masks = torch.tensor([[0, 1, 1, 1, 1], mask], dtype=torch.uint8)
+    if not padded:
+        refuse_left_padding(sequences, masks)
+        return
+    with pytest.raises(LorsaError, match="Sequence 1 begins with 4 or more tokens 2"):
+        refuse_left_padding(sequences, masks)
 
 
 def test_too_short_a_text_says_what_it_gives() -> None:

@@ -23,7 +23,7 @@ from lorsa.harvest.families import Family, exported_weights, family_of
 from lorsa.harvest.progress import Progress
 from lorsa.harvest.shard_writer import ShardWriter
 from lorsa.harvest.source_model import ModelSource
-from lorsa.harvest.text import packing_for, read_texts, tokenize
+from lorsa.harvest.text import packing_for, read_texts, refuse_left_padding, tokenize
 from lorsa.manifest import FILE_NAME, MAX_SHARDS, Description, shard_name
 from lorsa.shards import RawSequences, ShardReader, ShardSummary
 
@@ -80,12 +80,14 @@ def harvest(options: HarvestOptions, progress: Progress, now: Callable[[], str])
         layers = [_layer(options, family, model, layer) for layer in options.layers]
         packing = packing_for(tokenizer, options.context, options.seed)
         sequences = packing.sequences(tokenize(tokenizer, text), options.sequences)
+        mask = packing.mask(sequences)
+        refuse_left_padding(sequences, mask)
         state.remember_arguments(options.out, _arguments(options, layers, text, sequences))
         for layer in layers:
             _write_weights(layer)
         with LayerCapture(family, model, options.layers) as capture:
             run = _Run(options, layers, capture, progress)
-            summaries = run.all_shards(sequences, packing.mask(sequences))
+            summaries = run.all_shards(sequences, mask)
         for layer in layers:
             if not (layer.folder / FILE_NAME).exists():
                 sealing.seal(layer.folder, layer.about, summaries[layer.index], now())

@@ -15,6 +15,7 @@ import torch
 from lorsa.errors import LorsaError
 
 MAX_TEXT_BYTES = 1 << 30  # of all files together
+PADDING_RUN = 4  # masked positions with one token at the start: the format takes them for padding
 
 
 def strip_html(page: str) -> str:
@@ -80,6 +81,18 @@ class Packing:
         """uint8, the shape of `sequences`: 1 = a target that counts, 0 = BOS or special."""
         special = torch.tensor(sorted(self.special), dtype=torch.int64)
         return (~torch.isin(sequences, special)).to(torch.uint8)
+
+
+def refuse_left_padding(sequences: torch.Tensor, mask: torch.Tensor) -> None:
+    """LorsaError for a sequence that readers of the set would refuse as padded on the left."""
+    start = sequences[:, :PADDING_RUN]
+    same = (start == start[:, :1]).all(1) & (start.shape[1] == PADDING_RUN)
+    padded = same & (mask[:, :PADDING_RUN] == 0).all(1) & mask.bool().any(1)
+    if padded.any():
+        raise LorsaError(
+            f"Sequence {int(padded.nonzero()[0])} begins with {PADDING_RUN} or more tokens "
+            f"{int(start[padded][0, 0])}, which is left padding: take it out of the text."
+        )
 
 
 def packing_for(tokenizer: Any, context: int, seed: int) -> Packing:
