@@ -26,7 +26,8 @@ void Describe(CLI::App& app, GlobalOptions* options, Action* chosen) {
   app.set_version_flag("--version", absl::StrCat("lorsa ", LORSA_VERSION));
   app.add_option("--server", options->client.server, "HOST:PORT of lorsad")
       ->envname("LORSA_SERVER")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->take_last();
   app.add_flag("--json", options->json,
                "Print JSON, one object a line, with the field names of the .proto files");
   app.footer(

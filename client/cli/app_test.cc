@@ -70,6 +70,21 @@ TEST_F(AppTest, HelpAndVersionSucceedAndWrongUsageIsTwo) {
   EXPECT_THAT(err_.str(), HasSubstr("HOST:PORT"));
 }
 
+TEST_F(AppTest, TheServerComesFromTheEnvironmentUnlessItIsNamed) {
+  ASSERT_EQ(setenv("LORSA_SERVER", "from-the-environment", 1), 0);
+  EXPECT_EQ(Run({"info"}), 0);
+  Environment env{.out = {.stream = out_},
+                  .err = {.stream = err_},
+                  .in = in_,
+                  .fs = fs_,
+                  .now = absl::Now,
+                  .random = [] { return uint64_t{0}; },
+                  .on_interrupt = [](const std::function<void()>&) {}};
+  EXPECT_EQ(RunLorsa({"info"}, env), kUsage);
+  unsetenv("LORSA_SERVER");
+  EXPECT_THAT(err_.str(), HasSubstr("server 'from-the-environment'"));
+}
+
 TEST_F(AppTest, AServerThatIsNotThereIsOneSentenceWithTheRemedy) {
   server_.Stop();
   EXPECT_EQ(Run({"info"}), kError);

@@ -64,7 +64,7 @@ TEST_F(JobWatchCommandTest, APipeGetsPlainLines) {
   EXPECT_EQ(out_.str(),
             "2026-11-29 23:13:21Z  QUEUED\n"
             "2026-11-29 23:13:22Z  QUEUED -> STARTING\n"
-            "45%  92.2k/205k tok  loss 123.4  L0 63.9  1.03k tok/s  1m49s left\n"
+            "45%  92.2k/205k tok  loss 123  L0 63.9  1.03k/s  1m49s left\n"
             "2026-11-30 00:53:20Z  EVALUATION  step 0  tokens 0  fvu 0.62\n"
             "2026-11-30 00:54:10Z  EVALUATION  step 50  tokens 102k  fvu 0.25\n"
             "2026-11-29 23:13:23Z  STARTING -> SUCCEEDED\n"

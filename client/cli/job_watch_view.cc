@@ -20,6 +20,7 @@ std::string TimeLeft(const v1::JobProgress& progress) {
 
 }  // namespace
 
+// Three digits each, so that all of them fit 80 columns beside a short bar.
 std::vector<ProgressPart> ProgressParts(const v1::JobProgress& progress) {
   std::vector<ProgressPart> parts;
   parts.push_back(
@@ -27,10 +28,10 @@ std::vector<ProgressPart> ProgressParts(const v1::JobProgress& progress) {
                     FormatShortCount(static_cast<double>(progress.total_tokens())), " tok"),
        3});
   if (progress.step() > 0) {
-    parts.push_back({"loss " + FormatNumber(progress.loss()), 4});
-    if (progress.has_fvu()) parts.push_back({"FVU " + FormatNumber(progress.fvu()), 5});
-    parts.push_back({"L0 " + FormatNumber(progress.l0()), 1});
-    parts.push_back({FormatShortCount(progress.tokens_per_second()) + " tok/s", 2});
+    parts.push_back({"loss " + FormatShortCount(progress.loss()), 4});
+    if (progress.has_fvu()) parts.push_back({"FVU " + FormatShortCount(progress.fvu()), 5});
+    parts.push_back({"L0 " + FormatShortCount(progress.l0()), 1});
+    parts.push_back({FormatShortCount(progress.tokens_per_second()) + "/s", 2});
   }
   const bool training = progress.phase().empty() || progress.phase() == "training";
   parts.push_back({training ? TimeLeft(progress) : Printable(progress.phase()), 6});

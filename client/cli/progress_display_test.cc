@@ -18,7 +18,7 @@ const std::vector<ProgressPart>& Parts() {
 TEST(RenderProgressTest, AtEachWidthWhatFitsIsShown) {
   EXPECT_EQ(RenderProgress(0.45, Parts(), 20), " 45% [=====>       ]");
   EXPECT_EQ(RenderProgress(0.45, Parts(), 80),
-            " 45% [>   ]  92.2k/205k tok  loss 123.4  FVU 0.2814  1.03k tok/s  1m49s left");
+            " 45% [===>    ]  92.2k/205k tok  loss 123.4  FVU 0.2814  1.03k tok/s  1m49s left");
   EXPECT_EQ(RenderProgress(0.45, Parts(), 200),
             " 45% [==================>                     ]  92.2k/205k tok  loss 123.4  "
             "FVU 0.2814  L0 63.9  1.03k tok/s  1m49s left");
