@@ -1,0 +1,258 @@
+// For tests: a job manager with a real catalog and data folder, in which time, processes and
+// workers are scripted.
+#ifndef LORSA_SERVER_JOBS_JOBS_TEST_FIXTURE_H_
+#define LORSA_SERVER_JOBS_JOBS_TEST_FIXTURE_H_
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/sha256.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/job_manager.h"
+#include "server/jobs/worker_sessions.h"
+#include "server/rpc/errors.h"
+
+namespace lorsa::server {
+
+// Processes that live until a test ends them.
+class FakeLauncher final : public Launcher {
+ public:
+  absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) override {
+    if (failing) return absl::NotFoundError("start worker lorsa-worker: No such file");
+    launched.push_back(request);
+    const ProcessIdentity process{"boot", static_cast<pid_t>(1000 + launched.size()), 77};
+    alive_[process.pid] = true;
+    return process;
+  }
+  ProcessStatus Check(const ProcessIdentity& process) override {
+    if (alive_[process.pid]) return {.alive = true};
+    return {.alive = false, .ending = endings_[process.pid]};
+  }
+  void Kill(const ProcessIdentity& process) override {
+    killed.push_back(process.pid);
+    End(process.pid, "was killed by signal 9 (Killed)");
+  }
+
+  void End(pid_t pid, const std::string& ending) {
+    alive_[pid] = false;
+    endings_[pid] = ending;
+  }
+  void EndLast(const std::string& ending = "exited with status 1") {
+    End(static_cast<pid_t>(1000 + launched.size()), ending);
+  }
+
+  bool failing = false;
+  std::vector<LaunchRequest> launched;
+  std::vector<pid_t> killed;
+
+ private:
+  std::map<pid_t, bool> alive_;
+  std::map<pid_t, std::string> endings_;
+};
+
+class FakeConnection final : public WorkerConnection {
+ public:
+  bool Send(v1::ServerMessage message) override {
+    messages.push_back(std::move(message));
+    return true;
+  }
+  void End(absl::Status status) override {
+    if (!ended.has_value()) ended = std::move(status);
+  }
+
+  std::vector<v1::Command> commands() const {
+    std::vector<v1::Command> commands;
+    for (const auto& message : messages) {
+      if (message.has_command()) commands.push_back(message.command());
+    }
+    return commands;
+  }
+
+  std::vector<v1::ServerMessage> messages;
+  std::optional<absl::Status> ended;
+};
+
+// One connected worker, as a test drives it.
+struct FakeWorker {
+  v1::WorkerBootstrap bootstrap;
+  AttemptKey attempt;
+  std::shared_ptr<FakeConnection> connection = std::make_shared<FakeConnection>();
+};
+
+class JobsTest : public ::testing::Test {
+ protected:
+  JobsTest() {
+    std::string folder = ::testing::TempDir() + "jobs_XXXXXX";
+    folder_ = ::mkdtemp(folder.data());
+    options_.max_recoveries = 2;
+    Restart();
+    v1::ActivationSet set;
+    set.set_name("activationSets/set");
+    EXPECT_TRUE(catalog_->CreateActivationSet(set).ok());
+  }
+  ~JobsTest() override {
+    manager_.reset();
+    catalog_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // What a new server process would find: the catalog, the files and the workers, nothing else.
+  void Restart() {
+    manager_.reset();
+    catalog_.reset();
+    auto catalog = Catalog::Open(Layout().CatalogFile());
+    ASSERT_TRUE(catalog.ok()) << catalog.status();
+    catalog_ = *std::move(catalog);
+    manager_ = std::make_unique<JobManager>(options_, Environment());
+  }
+
+  DataLayout Layout() const { return DataLayout(folder_); }
+
+  JobEnvironment Environment() {
+    return {.catalog = *catalog_,
+            .fs = fs_,
+            .launcher = launcher_,
+            .watchers = hub_,
+            .layout = Layout(),
+            .now = [this] { return now_; },
+            .random_bytes =
+                [this](size_t count) {
+                  return std::string(count, static_cast<char>(++random_calls_));
+                }};
+  }
+
+  void Create(const std::string& id) {
+    NewJob job{.id = id};
+    job.resolved_spec.set_activation_set("set");
+    job.resolved_spec.set_keep_checkpoints(2);
+    ASSERT_TRUE(manager_->CreateJob(job).ok());
+  }
+
+  v1::Job Get(const std::string& id) { return manager_->GetJob(id).value(); }
+  v1::JobState State(const std::string& id) { return Get(id).state(); }
+  void Poll() { manager_->Poll(); }
+  void Advance(absl::Duration duration) { now_ += duration; }
+
+  // The worker launched last, not connected.
+  FakeWorker Launched() {
+    FakeWorker worker;
+    const std::string text =
+        ReadFile(fs_, launcher_.launched.back().bootstrap_file, 1 << 20).value();
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &worker.bootstrap));
+    return worker;
+  }
+  absl::Status Connect(FakeWorker& worker) {
+    auto attempt = manager_->sessions().VerifyWorkerToken(worker.bootstrap.token());
+    if (!attempt.ok()) return attempt.status();
+    worker.attempt = *attempt;
+    worker.connection = std::make_shared<FakeConnection>();
+    return manager_->sessions().Hello(worker.attempt, {}, worker.connection);
+  }
+  // Creates the job, launches it and connects its worker.
+  FakeWorker Run(const std::string& id) {
+    Create(id);
+    return LaunchAndConnect();
+  }
+  FakeWorker LaunchAndConnect() {
+    Poll();
+    FakeWorker worker = Launched();
+    EXPECT_TRUE(Connect(worker).ok());
+    return worker;
+  }
+
+  absl::Status Say(FakeWorker& worker, const v1::WorkerMessage& message) {
+    return manager_->sessions().Handle(worker.attempt, message, *worker.connection);
+  }
+  absl::Status SayOutcome(FakeWorker& worker, v1::WorkerOutcome::Kind kind) {
+    v1::WorkerMessage message;
+    message.mutable_outcome()->set_kind(kind);
+    return Say(worker, message);
+  }
+  absl::Status SayHeartbeat(FakeWorker& worker, int64_t step, const std::string& waiting_for = "") {
+    v1::WorkerMessage message;
+    message.mutable_heartbeat()->mutable_progress()->set_step(step);
+    message.mutable_heartbeat()->set_waiting_for(waiting_for);
+    return Say(worker, message);
+  }
+  absl::Status SayMetrics(FakeWorker& worker, int64_t batch, std::vector<int64_t> steps) {
+    v1::WorkerMessage message;
+    message.mutable_metrics()->set_number(batch);
+    for (const int64_t step : steps) {
+      v1::MetricPoint& point = *message.mutable_metrics()->add_points();
+      point.set_kind(v1::METRIC_KIND_TRAINING);
+      point.set_step(step);
+      (*point.mutable_values())["loss"] = 1.0 / static_cast<double>(step);
+    }
+    return Say(worker, message);
+  }
+
+  // Writes a checkpoint as a worker does; its one file of weights holds `weights`.
+  v1::CheckpointStaged Stage(const FakeWorker& worker, int64_t step,
+                             const std::string& weights = "weights",
+                             std::optional<double> fvu = std::nullopt) {
+    v1::CheckpointStaged staged;
+    staged.set_folder(CheckpointId(step));
+    staged.set_step(step);
+    staged.set_scheduled(true);
+    if (fvu.has_value()) staged.set_fvu(*fvu);
+    const std::string folder = JoinPath(worker.bootstrap.staging_folder(), staged.folder());
+    const std::string manifest =
+        absl::StrCat(R"({"files":{"lorsa.safetensors":{"bytes":)", weights.size(), R"(,"sha256":")",
+                     Sha256Hex(weights), R"("}},"attempt":)", worker.attempt.attempt, "}");
+    EXPECT_TRUE(fs_.CreateDirectories(folder).ok());
+    EXPECT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "lorsa.safetensors"), weights).ok());
+    EXPECT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "manifest.json"), manifest).ok());
+    staged.set_manifest_sha256(Sha256Hex(manifest));
+    return staged;
+  }
+  // The answer to a staged checkpoint.
+  v1::CheckpointPublished Publish(FakeWorker& worker, const v1::CheckpointStaged& staged) {
+    v1::WorkerMessage message;
+    *message.mutable_checkpoint() = staged;
+    const absl::Status status = Say(worker, message);
+    EXPECT_TRUE(status.ok()) << status;
+    return worker.connection->messages.back().checkpoint_published();
+  }
+
+  void LeaveOutcomeFile(const FakeWorker& worker, v1::WorkerOutcome::Kind kind) {
+    v1::WorkerOutcome outcome;
+    outcome.set_kind(kind);
+    std::string text;
+    google::protobuf::TextFormat::PrintToString(outcome, &text);
+    ASSERT_TRUE(WriteFileAtomically(fs_, worker.bootstrap.outcome_file(), text).ok());
+  }
+
+  std::vector<std::string> EventReasons(const std::string& id) {
+    std::vector<std::string> reasons;
+    const auto events = catalog_->ListEvents(id, 0, 100).value();
+    for (const auto& event : events) {
+      reasons.push_back(event.reason());
+    }
+    return reasons;
+  }
+
+  std::string folder_;
+  PosixFileSystem fs_;
+  FakeLauncher launcher_;
+  JobWatchHub hub_;
+  JobOptions options_;
+  absl::Time now_ = absl::UnixEpoch() + absl::Hours(500'000);
+  int random_calls_ = 0;
+  std::unique_ptr<Catalog> catalog_;
+  std::unique_ptr<JobManager> manager_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_JOBS_TEST_FIXTURE_H_

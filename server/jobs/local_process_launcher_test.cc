@@ -1,0 +1,165 @@
+// With shell scripts as workers.
+#include "server/jobs/local_process_launcher.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/file_system.h"
+
+namespace lorsa::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LocalProcessLauncherTest : public ::testing::Test {
+ protected:
+  LocalProcessLauncherTest() {
+    std::string folder = ::testing::TempDir() + "launcher_XXXXXX";
+    folder_ = ::mkdtemp(folder.data());
+  }
+  ~LocalProcessLauncherTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Script(const std::string& body) {
+    const std::string path = JoinPath(folder_, "worker.sh");
+    EXPECT_TRUE(WriteFileAtomically(fs_, path, "#!/bin/sh\n" + body + "\n", 0755).ok());
+    return path;
+  }
+  LaunchRequest Request() const {
+    return {.bootstrap_file = JoinPath(folder_, "bootstrap.textproto"), .log_file = LogFile()};
+  }
+  std::string LogFile() const { return JoinPath(folder_, "worker.log"); }
+  std::string Log() { return ReadFile(fs_, LogFile(), 1 << 20).value_or(""); }
+
+  // Waits for what must come, however slow the machine.
+  template <typename Done>
+  bool Await(Done done) {
+    for (int i = 0; i < 30'000; ++i) {
+      if (done()) return true;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return false;
+  }
+  ProcessStatus AwaitEnd(Launcher& launcher, const ProcessIdentity& process) {
+    ProcessStatus status;
+    Await([&] { return !(status = launcher.Check(process)).alive; });
+    return status;
+  }
+
+  PosixFileSystem fs_;
+  std::string folder_;
+};
+
+TEST_F(LocalProcessLauncherTest, PassesTheBootstrapFileAndAppendsOutputToTheLog) {
+  ASSERT_TRUE(WriteFileAtomically(fs_, LogFile(), "before\n").ok());
+  LocalProcessLauncher launcher(Script("echo \"$1\"; echo error >&2; exit 3"));
+  const auto process = launcher.Launch(Request());
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ(AwaitEnd(launcher, *process).ending, "exited with status 3");
+  EXPECT_EQ(Log(), absl::StrCat("before\n--bootstrap=", Request().bootstrap_file, "\nerror\n"));
+}
+
+TEST_F(LocalProcessLauncherTest, WorkerHasASessionAndNoInheritedDescriptorOrBlockedSignal) {
+  // One left open on purpose: without close-on-exec.
+  const int leaked = ::open("/dev/null", O_RDONLY);
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  LocalProcessLauncher launcher(
+      Script("ls -l /proc/self/fd; grep SigBlk /proc/self/status;"
+             " echo session $(cut -d' ' -f6 /proc/$$/stat) pid $$;"
+             " echo done"));
+  const auto process = launcher.Launch(Request());
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::close(leaked);
+  ASSERT_TRUE(process.ok()) << process.status();
+  AwaitEnd(launcher, *process);
+  const std::string log = Log();
+  EXPECT_THAT(log, HasSubstr("0 -> /dev/null"));
+  EXPECT_THAT(log, HasSubstr(absl::StrCat("1 -> ", LogFile())));
+  EXPECT_THAT(log, HasSubstr(absl::StrCat("2 -> ", LogFile())));
+  // 3 is what `ls` itself reads the folder with.
+  EXPECT_EQ(log.find(" 4 -> "), std::string::npos) << log;
+  EXPECT_EQ(log.find(absl::StrCat(" ", leaked, " -> /dev/null")), std::string::npos) << log;
+  EXPECT_THAT(log, HasSubstr("SigBlk:\t0000000000000000"));
+  EXPECT_THAT(log, HasSubstr(absl::StrCat("session ", process->pid, " pid ", process->pid)));
+}
+
+TEST_F(LocalProcessLauncherTest, KillEndsTheProcessAndNoZombieStays) {
+  LocalProcessLauncher launcher(Script("exec sleep 600"));
+  const auto process = launcher.Launch(Request());
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_TRUE(launcher.Check(*process).alive);
+  launcher.Kill(*process);
+  EXPECT_EQ(AwaitEnd(launcher, *process).ending, "was killed by signal 9 (Killed)");
+  EXPECT_FALSE(fs_.Exists(absl::StrCat("/proc/", process->pid)).value());
+  EXPECT_FALSE(launcher.Check(*process).alive);
+  launcher.Kill(*process);
+}
+
+TEST_F(LocalProcessLauncherTest, OtherProcessWithTheSamePidIsNeitherAliveNorKilled) {
+  LocalProcessLauncher launcher(Script("exec sleep 600"));
+  const auto process = launcher.Launch(Request());
+  ASSERT_TRUE(process.ok()) << process.status();
+  ProcessIdentity other = *process;
+  other.start_ticks += 1;
+  launcher.Kill(other);
+  EXPECT_TRUE(launcher.Check(*process).alive);
+  other = *process;
+  other.boot_id = "another boot";
+  EXPECT_FALSE(IsAlive(other));
+  launcher.Kill(*process);
+  AwaitEnd(launcher, *process);
+}
+
+TEST_F(LocalProcessLauncherTest, WorkerSurvivesItsLauncherAndIsKnownByALaterOne) {
+  const std::string identity_file = JoinPath(folder_, "identity");
+  const std::string script = Script("exec sleep 600");
+  const pid_t server = ::fork();
+  if (server == 0) {
+    // The first server: launches, writes down who it launched, and dies.
+    const auto process = LocalProcessLauncher(script).Launch(Request());
+    const bool written =
+        process.ok() && WriteFileAtomically(fs_, identity_file,
+                                            absl::StrCat(process->pid, " ", process->start_ticks))
+                            .ok();
+    ::kill(written ? ::getpid() : 0, SIGKILL);
+  }
+  ::waitpid(server, nullptr, 0);
+  const std::string text = ReadFile(fs_, identity_file, 100).value();
+  ProcessIdentity process = IdentifySelf().value();  // for the boot id
+  process.pid = std::stoi(text.substr(0, text.find(' ')));
+  process.start_ticks = std::stoll(text.substr(text.find(' ')));
+  LocalProcessLauncher later(script);
+  EXPECT_TRUE(later.Check(process).alive);
+  later.Kill(process);
+  EXPECT_TRUE(Await([&] { return !later.Check(process).alive; }));
+  EXPECT_EQ(later.Check(process).ending, "");
+}
+
+TEST_F(LocalProcessLauncherTest, MissingBinaryIsAnError) {
+  LocalProcessLauncher launcher(JoinPath(folder_, "no-such-worker"));
+  const auto status = launcher.Launch(Request()).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no-such-worker"));
+}
+
+TEST_F(LocalProcessLauncherTest, UnwritableLogIsAnError) {
+  LocalProcessLauncher launcher(Script("true"));
+  LaunchRequest request = Request();
+  request.log_file = JoinPath(folder_, "no-such-folder/worker.log");
+  EXPECT_FALSE(launcher.Launch(request).ok());
+}
+
+}  // namespace
+}  // namespace lorsa::server

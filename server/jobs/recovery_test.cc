@@ -1,0 +1,303 @@
+// Lost workers, restarts of the server, and the drain.
+#include "server/jobs/jobs_test_fixture.h"
+
+namespace lorsa::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class RecoveryTest : public JobsTest {
+ protected:
+  // The worker dies; the next attempt is launched after its backoff and connects.
+  FakeWorker LoseAndRecover() {
+    launcher_.EndLast("was killed by signal 11 (Segmentation fault)");
+    Poll();
+    Advance(options_.max_backoff);
+    return LaunchAndConnect();
+  }
+};
+
+TEST_F(RecoveryTest, LostWorkerIsReplacedAfterABackoff) {
+  Run("demo");
+  launcher_.EndLast("was killed by signal 9 (Killed)");
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(Get("demo").reason(), "WORKER_LOST");
+  EXPECT_THAT(Get("demo").message(), HasSubstr("its process was killed by signal 9 (Killed)"));
+  Poll();
+  EXPECT_THAT(launcher_.launched, SizeIs(1));
+  Advance(options_.first_backoff);
+  Poll();
+  EXPECT_THAT(launcher_.launched, SizeIs(2));
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_STARTING);
+  EXPECT_EQ(Get("demo").attempt(), 2);
+}
+
+TEST_F(RecoveryTest, BackoffDoublesUpToItsBound) {
+  options_.max_recoveries = 10;
+  options_.max_backoff = absl::Seconds(5);
+  Restart();
+  Run("demo");
+  for (const int seconds : {1, 2, 4, 5, 5}) {
+    launcher_.EndLast();
+    Poll();
+    EXPECT_EQ(catalog_->GetJob("demo")->not_before - now_, absl::Seconds(seconds));
+    Advance(absl::Seconds(seconds));
+    LaunchAndConnect();
+  }
+}
+
+TEST_F(RecoveryTest, JobThatMakesNoProgressFailsWithTheLastLinesOfItsLog) {
+  Run("demo");
+  LoseAndRecover();
+  LoseAndRecover();
+  ASSERT_TRUE(
+      WriteFileAtomically(fs_, launcher_.launched.back().log_file, "loading\nout of memory\n")
+          .ok());
+  launcher_.EndLast();
+  Poll();
+  const v1::Job job = Get("demo");
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.reason(), "WORKER_LOST");
+  EXPECT_THAT(job.message(), HasSubstr("lost 3 times without a new checkpoint"));
+  EXPECT_THAT(job.message(), HasSubstr("loading\nout of memory"));
+}
+
+TEST_F(RecoveryTest, JobThatReachesNewCheckpointsIsNeverGivenUp) {
+  FakeWorker worker = Run("demo");
+  for (int64_t step = 10; step <= 100; step += 10) {
+    worker = LoseAndRecover();
+    EXPECT_EQ(Publish(worker, Stage(worker, step)).error(), "");
+  }
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(Get("demo").attempt(), 11);
+}
+
+TEST_F(RecoveryTest, RecoveringJobKeepsItsSlot) {
+  Run("first");
+  Create("second");
+  launcher_.EndLast();
+  Poll();
+  Poll();
+  EXPECT_EQ(State("second"), v1::JOB_STATE_QUEUED);
+}
+
+TEST_F(RecoveryTest, SilentWorkerIsKilledAndCountsAsLost) {
+  FakeWorker worker = Run("demo");
+  Advance(options_.silence_timeout);
+  ASSERT_TRUE(SayHeartbeat(worker, 1).ok());
+  Advance(options_.silence_timeout);
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+  Advance(absl::Seconds(1));
+  Poll();
+  EXPECT_THAT(launcher_.killed, SizeIs(1));
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(ReasonOf(*worker.connection->ended), "STALE_ATTEMPT");
+}
+
+TEST_F(RecoveryTest, WorkerThatNeverSaysHelloIsKilledToo) {
+  Create("demo");
+  Poll();
+  Poll();
+  Advance(options_.silence_timeout + absl::Seconds(1));
+  Poll();
+  EXPECT_THAT(launcher_.killed, SizeIs(1));
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+}
+
+TEST_F(RecoveryTest, WorkerThatCannotBeStartedIsTriedAgainAndThenFails) {
+  launcher_.failing = true;
+  Create("demo");
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+  EXPECT_THAT(Get("demo").message(), HasSubstr("could not be started"));
+  for (int i = 0; i < options_.max_recoveries; ++i) {
+    Advance(options_.max_backoff);
+    Poll();
+  }
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_FAILED);
+}
+
+TEST_F(RecoveryTest, OutcomeFileOfADeadWorkerCounts) {
+  FakeWorker worker = Run("demo");
+  LeaveOutcomeFile(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING) << "while the process lives, it may still report";
+  launcher_.EndLast("exited with status 0");
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(RecoveryTest, UnreadableOutcomeFileIsALoss) {
+  FakeWorker worker = Run("demo");
+  ASSERT_TRUE(WriteFileAtomically(fs_, worker.bootstrap.outcome_file(), "kind: {{{").ok());
+  launcher_.EndLast();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+}
+
+TEST_F(RecoveryTest, WorkerLostWhilePausingLeavesThePausedJobTheClientWanted) {
+  Run("demo");
+  ASSERT_TRUE(manager_->PauseJob("demo").ok());
+  launcher_.EndLast();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_PAUSED);
+  EXPECT_EQ(Get("demo").reason(), "WORKER_LOST");
+}
+
+TEST_F(RecoveryTest, WorkerLostWhileCancellingIsCancelled) {
+  Run("demo");
+  ASSERT_TRUE(manager_->CancelJob("demo").ok());
+  launcher_.EndLast();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(RecoveryTest, ResumeForgetsEarlierRecoveries) {
+  Run("demo");
+  LoseAndRecover();
+  LoseAndRecover();
+  FakeWorker worker = Launched();
+  ASSERT_TRUE(Connect(worker).ok());
+  ASSERT_TRUE(manager_->PauseJob("demo").ok());
+  ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_PAUSED).ok());
+  ASSERT_TRUE(manager_->ResumeJob("demo").ok());
+  LaunchAndConnect();
+  LoseAndRecover();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(RecoveryTest, AfterARestartALiveWorkerComesBack) {
+  FakeWorker worker = Run("demo");
+  Restart();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(launcher_.launched, SizeIs(1));
+  Advance(options_.silence_timeout - absl::Seconds(1));
+  Poll();
+  ASSERT_TRUE(Connect(worker).ok());
+  ASSERT_TRUE(SayMetrics(worker, 1, {1}).ok());
+  EXPECT_EQ(Get("demo").attempt(), 1);
+}
+
+TEST_F(RecoveryTest, AfterARestartALiveWorkerThatStaysAwayIsReplaced) {
+  Run("demo");
+  Restart();
+  Poll();
+  Advance(options_.silence_timeout + absl::Seconds(1));
+  Poll();
+  EXPECT_THAT(launcher_.killed, SizeIs(1));
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+}
+
+TEST_F(RecoveryTest, AfterARestartADeadWorkerIsReplacedAndItsOutcomeFileCounts) {
+  FakeWorker worker = Run("done");
+  LeaveOutcomeFile(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  launcher_.EndLast();
+  Restart();
+  Poll();
+  EXPECT_EQ(State("done"), v1::JOB_STATE_SUCCEEDED);
+  Run("lost");
+  launcher_.EndLast();
+  Restart();
+  Poll();
+  EXPECT_EQ(State("lost"), v1::JOB_STATE_RECOVERING);
+  Restart();
+  Advance(options_.first_backoff);
+  Poll();
+  EXPECT_EQ(State("lost"), v1::JOB_STATE_STARTING);
+}
+
+TEST_F(RecoveryTest, AfterARestartRequestsOfClientsStand) {
+  FakeWorker worker = Run("demo");
+  ASSERT_TRUE(manager_->PauseJob("demo").ok());
+  Restart();
+  ASSERT_TRUE(Connect(worker).ok());
+  Poll();
+  EXPECT_THAT(worker.connection->commands(), ElementsAre(v1::COMMAND_PAUSE));
+}
+
+TEST_F(RecoveryTest, AfterARestartQueuedJobsStartByThemselves) {
+  Create("demo");
+  Restart();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_STARTING);
+}
+
+TEST_F(RecoveryTest, AttemptWhoseLaunchWasCutOffIsReplacedAfterTheSilence) {
+  Create("demo");
+  ASSERT_TRUE(catalog_
+                  ->UpdateJob("demo", now_,
+                              [](const JobRecord&) -> absl::StatusOr<JobChange> {
+                                return JobChange{.state = v1::JOB_STATE_STARTING,
+                                                 .new_attempt_token_sha256 = "hash"};
+                              })
+                  .ok());
+  Restart();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_STARTING);
+  Advance(options_.silence_timeout + absl::Seconds(1));
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+  EXPECT_THAT(launcher_.killed, IsEmpty());
+}
+
+TEST_F(RecoveryTest, DrainTellsWorkersToLeaveAndTheNextServerGoesOn) {
+  FakeWorker worker = Run("demo");
+  manager_->BeginDrain();
+  Poll();
+  EXPECT_THAT(worker.connection->commands(), ElementsAre(v1::COMMAND_DRAIN));
+  EXPECT_FALSE(manager_->AwaitDrained(absl::ZeroDuration()));
+  ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_DRAINED).ok());
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(Get("demo").reason(), "DRAIN");
+  Poll();
+  EXPECT_TRUE(manager_->AwaitDrained(absl::ZeroDuration()));
+  EXPECT_THAT(launcher_.launched, SizeIs(1));
+  Restart();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_STARTING);
+  EXPECT_EQ(Get("demo").attempt(), 2);
+}
+
+TEST_F(RecoveryTest, DrainLaunchesNothing) {
+  Create("demo");
+  manager_->BeginDrain();
+  Poll();
+  EXPECT_TRUE(manager_->AwaitDrained(absl::ZeroDuration()));
+  EXPECT_THAT(launcher_.launched, IsEmpty());
+}
+
+TEST_F(RecoveryTest, DrainReturnsAStartingJobToTheQueueAtOnce) {
+  Create("demo");
+  Poll();
+  FakeWorker worker = Launched();
+  manager_->BeginDrain();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(launcher_.killed, SizeIs(1));
+  EXPECT_EQ(ReasonOf(Connect(worker)), "STALE_ATTEMPT");
+}
+
+TEST_F(RecoveryTest, DrainOfAPausingJobPausesIt) {
+  FakeWorker worker = Run("demo");
+  ASSERT_TRUE(manager_->PauseJob("demo").ok());
+  manager_->BeginDrain();
+  Poll();
+  ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_DRAINED).ok());
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_PAUSED);
+}
+
+TEST_F(RecoveryTest, StoppedServerTellsWorkersToConnectAgain) {
+  FakeWorker worker = Run("demo");
+  manager_->Stop();
+  EXPECT_TRUE(absl::IsUnavailable(*worker.connection->ended));
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+}
+
+}  // namespace
+}  // namespace lorsa::server
