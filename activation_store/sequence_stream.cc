@@ -1,6 +1,6 @@
 // A ring of slots between the readers and the consumer. Reader threads claim cursors in order and
 // fill slot cursor % slots; the consumer takes them in order and so frees the slot for the cursor
-// one ring later. A failed read ends the claims; what was claimed before it is delivered first.
+// one ring later. The consumer never passes a failed read, so what follows it is never delivered.
 #include "activation_store/sequence_stream.h"
 
 #include <algorithm>
@@ -59,7 +59,6 @@ class SequenceStreamImpl final : public SequenceStream {
         slots_(static_cast<size_t>(std::clamp<int64_t>(
             options.max_buffered_bytes / SequenceBytes(set_->manifest()), 1, kMaxSlots))),
         next_claim_(options.cursor),
-        claim_end_(plan_.end()),
         cursor_(options.cursor) {
     for (int i = 0; i < options.reader_threads; ++i) {
       readers_.emplace_back([this] { ReadAhead(); });
@@ -110,7 +109,7 @@ class SequenceStreamImpl final : public SequenceStream {
     return cancelled_ || cursor_ >= plan_.end() || SlotOf(cursor_).filled;
   }
   bool CanClaim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return cancelled_ || next_claim_ >= claim_end_ ||
+    return cancelled_ || next_claim_ >= plan_.end() ||
            next_claim_ - cursor_ < static_cast<int64_t>(slots_.size());
   }
 
@@ -118,7 +117,7 @@ class SequenceStreamImpl final : public SequenceStream {
   std::optional<int64_t> Claim(Slot*& slot) {
     const absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &SequenceStreamImpl::CanClaim));
-    if (cancelled_ || next_claim_ >= claim_end_) return std::nullopt;
+    if (cancelled_ || next_claim_ >= plan_.end()) return std::nullopt;
     slot = &SlotOf(next_claim_);
     return next_claim_++;
   }
@@ -128,7 +127,6 @@ class SequenceStreamImpl final : public SequenceStream {
     while (const std::optional<int64_t> cursor = Claim(slot)) {
       absl::Status status = set_->Read(plan_.Index(*cursor), slot->sequence);
       const absl::MutexLock lock(&mutex_);
-      if (!status.ok()) claim_end_ = next_claim_;
       slot->status = std::move(status);
       slot->filled = true;
     }
@@ -139,7 +137,6 @@ class SequenceStreamImpl final : public SequenceStream {
   mutable absl::Mutex mutex_;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
   int64_t next_claim_ ABSL_GUARDED_BY(mutex_);
-  int64_t claim_end_ ABSL_GUARDED_BY(mutex_);  // plan_.end(), or where a read failed
   int64_t cursor_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> readers_;  // last: they use all of the above
