@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import resource
 import signal
 import subprocess
 import sys
@@ -62,6 +62,29 @@ def test_a_killed_harvest_resumes_to_the_same_files(
     subprocess.run(command, check=True)
     assert finished.stat().st_mtime_ns == written_before  # kept, not made again
     assert _contents(tmp_path / "killed") == _contents(tmp_path / "whole")
+
+
+def test_a_failed_write_is_an_error_and_the_next_run_goes_on(
+    llama_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """The limit on a file's size stands for a full disk: it holds for one shard, not for all."""
+    command = _command(llama_folder, text_file, tmp_path / "set")
+    command += ["--tokens", "512", "--sequences-per-shard", "16"]
+    limit = 40_000  # bytes: attention.safetensors fits, a shard does not
+    failed = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert failed.returncode == 1
+    assert failed.stderr.splitlines()[-1].startswith("lorsa-harvest: ")
+    assert "Traceback" not in failed.stderr
+    assert not list((tmp_path / "set").rglob("shard-*.h5"))
+
+    subprocess.run(command, check=True)
+    assert not list((tmp_path / "set").rglob("*.tmp"))
+    assert (tmp_path / "set" / "layer-02" / "manifest.json").exists()
 
 
 def test_a_layer_that_lacks_a_shard_gets_it(run_harvest: Harvest, tmp_path: Path) -> None:
@@ -132,9 +155,8 @@ def test_a_damaged_shard_is_refused_on_resume(run_harvest: Harvest, tmp_path: Pa
 
 
 def test_two_harvests_into_one_folder_are_refused(run_harvest: Harvest, tmp_path: Path) -> None:
-    lock = state.lock_folder(tmp_path / "set")
-    try:
-        with pytest.raises(LorsaError, match="Another harvest is writing"):
-            run_harvest(tmp_path / "set")
-    finally:
-        os.close(lock)
+    with (
+        state.locked_folder(tmp_path / "set"),
+        pytest.raises(LorsaError, match="Another harvest is writing"),
+    ):
+        run_harvest(tmp_path / "set")

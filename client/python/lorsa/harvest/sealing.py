@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import h5py
 
-from lorsa.files import publish, sha256_of, temporary_path, write_atomically
+from lorsa.files import sha256_of, write_atomically
+from lorsa.harvest.layer_set import ATTENTION_WEIGHTS
 from lorsa.manifest import (
     FILE_NAME,
     Description,
@@ -19,7 +21,6 @@ from lorsa.manifest import (
 from lorsa.shards import ShardSummary
 
 CHECKSUMS = "checksums.h5"
-ATTENTION_WEIGHTS = "attention.safetensors"
 
 
 def seal(folder: Path, about: Description, summaries: Sequence[ShardSummary], created: str) -> None:
@@ -45,11 +46,12 @@ def seal(folder: Path, about: Description, summaries: Sequence[ShardSummary], cr
 
 
 def _write_checksums(path: Path, summaries: Sequence[ShardSummary]) -> None:
-    with h5py.File(temporary_path(path), "w", libver=("v108", "v110")) as file:
+    image = io.BytesIO()  # HDF5 writes to memory only: see shard_writer.py
+    with h5py.File(image, "w", libver=("v108", "v110")) as file:
         for index, summary in enumerate(summaries):
             name = Path(shard_name(index)).stem
             file.create_dataset(name, data=summary.checksums.astype("<u8"), track_times=False)
-    publish(path)
+    write_atomically(path, image.getvalue())
 
 
 def _file_record(path: Path) -> FileRecord:

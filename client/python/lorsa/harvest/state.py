@@ -1,7 +1,7 @@
 """harvest-state.json: the arguments of a harvest, so that a resumed one gives the same set.
 
 Protocol of a harvest into a folder; each step is skipped if a previous run did it:
-  1. take the folder's lock, held until the process ends;
+  1. take the folder's lock, which the kernel drops when the process ends;
   2. write harvest-state.json, or refuse if it holds other arguments;
   3. write attention.safetensors of each layer;
   4. write shard 0 of each layer, then shard 1, … (shard_writer.py);
@@ -15,6 +15,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +28,21 @@ FILE_NAME = "harvest-state.json"
 _MAX_STATE_BYTES = 1 << 20
 
 
-def lock_folder(folder: Path) -> int:
-    """Step 1: the lock's file descriptor; LorsaError if another harvest holds it."""
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Step 1; LorsaError if another harvest holds the lock."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LorsaError(
+                f"Another harvest is writing to {folder}; wait for it to end."
+            ) from error
+        yield
+    finally:
         os.close(descriptor)
-        raise LorsaError(f"Another harvest is writing to {folder}; wait for it to end.") from error
-    return descriptor
 
 
 def remember_arguments(folder: Path, arguments: dict[str, Any]) -> None:
