@@ -60,9 +60,9 @@ def _checkpoint(folder: Path, bias: torch.Tensor) -> Path:
 
 
 def test_metrics_by_hand() -> None:
-    """Two batches of two tokens; two heads."""
-    sums = EvaluationSums(n_ov_heads=2, output_scale=3.0)
-    acts = torch.tensor([[1.0, 0.0], [2.0, 0.0]])
+    """Two batches of two tokens; three heads, of which one fires always and two never."""
+    sums = EvaluationSums(n_ov_heads=3, output_scale=3.0)
+    acts = torch.tensor([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
     # Targets (0,0) and (2,0), mean (1,0), each 1 from it; errors 0 and 1.
     sums.add(acts, torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
     # Targets (0,4) and (0,8), mean (0,6), each 4 from it; errors 4 and 0.
@@ -77,8 +77,8 @@ def test_metrics_by_hand() -> None:
         "explained_variance_legacy": pytest.approx(1 - (0 + 1 + 1 + 0) / 4),
         "cosine": pytest.approx(3 / 4),  # 0 for the zero target
         "l0": 1.0,
-        "dead_fraction": 0.5,
-        "dense_fraction": 0.5,
+        "dead_fraction": pytest.approx(2 / 3),
+        "dense_fraction": pytest.approx(1 / 3),
         "targets": 4,
     }
 
