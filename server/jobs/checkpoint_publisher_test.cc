@@ -192,6 +192,7 @@ TEST_F(CheckpointPublisherTest, FailedStepLeavesAStateFromWhichTheNextTrySucceed
                                      .watchers = env.watchers,
                                      .layout = env.layout,
                                      .now = env.now,
+                                     .uptime = env.uptime,
                                      .random_bytes = env.random_bytes});
       const absl::Status status = publisher.Publish(worker.attempt, staged, 100);
       // Once the catalog has it, failing housekeeping is no failure.

@@ -30,6 +30,13 @@ struct JobOptions {
   absl::Duration max_backoff = absl::Seconds(60);
 };
 
+// That many bytes from getrandom(2): unpredictable.
+std::string SystemRandomBytes(size_t count);
+
+// Since boot, not counting time suspended: no clock that is set and no laptop that sleeps makes a
+// worker look silent.
+absl::Duration SystemUptime();
+
 // What comes from outside; outlives whoever is given it. The functions may be called from any
 // thread.
 struct JobEnvironment {
@@ -38,13 +45,12 @@ struct JobEnvironment {
   Launcher& launcher;
   JobWatchHub& watchers;
   DataLayout layout;
+  // For what is stored: when things happened, and the backoff, which outlives the process.
   std::function<absl::Time()> now;
-  // That many unpredictable bytes.
-  std::function<std::string(size_t)> random_bytes;
+  // For deadlines within the process.
+  std::function<absl::Duration()> uptime = SystemUptime;
+  std::function<std::string(size_t)> random_bytes = SystemRandomBytes;
 };
-
-// random_bytes from getrandom(2).
-std::string SystemRandomBytes(size_t count);
 
 }  // namespace lorsa::server
 

@@ -126,6 +126,7 @@ class JobsTest : public ::testing::Test {
             .watchers = hub_,
             .layout = Layout(),
             .now = [this] { return now_; },
+            .uptime = [this] { return now_ - absl::UnixEpoch(); },
             .random_bytes =
                 [this](size_t count) {
                   return std::string(count, static_cast<char>(++random_calls_));

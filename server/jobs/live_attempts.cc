@@ -10,7 +10,7 @@ LiveAttempts::Entry* LiveAttempts::Find(const AttemptKey& attempt) {
   return &found->second;
 }
 
-absl::Time LiveAttempts::Observe(const AttemptKey& attempt, absl::Time now) {
+absl::Duration LiveAttempts::Observe(const AttemptKey& attempt, absl::Duration now) {
   absl::MutexLock lock(&mu_);
   Entry& entry = entries_[attempt.job_id];
   if (entry.attempt < attempt.attempt) {
@@ -21,12 +21,12 @@ absl::Time LiveAttempts::Observe(const AttemptKey& attempt, absl::Time now) {
   return entry.last_heard;
 }
 
-void LiveAttempts::Heard(const AttemptKey& attempt, absl::Time now) {
+void LiveAttempts::Heard(const AttemptKey& attempt, absl::Duration now) {
   absl::MutexLock lock(&mu_);
   if (Entry* entry = Find(attempt)) entry->last_heard = now;
 }
 
-absl::Time LiveAttempts::KillTime(const AttemptKey& attempt, absl::Time if_first) {
+absl::Duration LiveAttempts::KillTime(const AttemptKey& attempt, absl::Duration if_first) {
   absl::MutexLock lock(&mu_);
   Entry* entry = Find(attempt);
   if (entry == nullptr) return if_first;
@@ -67,12 +67,10 @@ void LiveAttempts::Command(const AttemptKey& attempt, v1::Command command) {
   connection->Send(std::move(message));
 }
 
-bool LiveAttempts::SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress,
-                               absl::Time now) {
+bool LiveAttempts::SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress) {
   absl::MutexLock lock(&mu_);
   Entry* entry = Find(attempt);
   if (entry == nullptr) return false;
-  entry->last_heard = now;
   entry->progress = progress;
   return true;
 }

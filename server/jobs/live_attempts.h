@@ -26,12 +26,14 @@ using WorkerConnection = BidiSender<v1::ServerMessage>;
 // ignored. Thread-safe; never blocks.
 class LiveAttempts {
  public:
+  // Times here are JobEnvironment::uptime.
+  //
   // Begins an entry, heard of at `now`, unless the attempt has one. Returns when it was last heard
   // of.
-  absl::Time Observe(const AttemptKey& attempt, absl::Time now);
-  void Heard(const AttemptKey& attempt, absl::Time now);
+  absl::Duration Observe(const AttemptKey& attempt, absl::Duration now);
+  void Heard(const AttemptKey& attempt, absl::Duration now);
   // When the attempt, told to cancel, is to be killed: what the first call says.
-  absl::Time KillTime(const AttemptKey& attempt, absl::Time if_first);
+  absl::Duration KillTime(const AttemptKey& attempt, absl::Duration if_first);
 
   // Makes `connection` the attempt's and closes the one that it replaces. False if the attempt has
   // no entry: it is over.
@@ -41,8 +43,8 @@ class LiveAttempts {
   // Sends `command` if the attempt is connected and this connection has not had it.
   void Command(const AttemptKey& attempt, v1::Command command);
 
-  // Heard of now, with this progress. False if the attempt has no entry: it is over.
-  bool SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress, absl::Time now);
+  // False if the attempt has no entry: it is over.
+  bool SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress);
   // What the attempt waits for, empty for nothing. True if the job's history says otherwise as yet.
   bool SetWaitingFor(const AttemptKey& attempt, absl::string_view waiting_for);
   // The history says so now.
@@ -59,8 +61,8 @@ class LiveAttempts {
  private:
   struct Entry {
     int attempt = 0;
-    absl::Time last_heard;
-    std::optional<absl::Time> kill_time;
+    absl::Duration last_heard;
+    std::optional<absl::Duration> kill_time;
     std::shared_ptr<WorkerConnection> connection;
     v1::Command last_command = v1::COMMAND_UNSPECIFIED;  // sent on this connection
     std::optional<v1::JobProgress> progress;

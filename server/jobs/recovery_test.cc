@@ -50,6 +50,15 @@ TEST_F(RecoveryTest, BackoffDoublesUpToItsBound) {
   }
 }
 
+TEST_F(RecoveryTest, ClockSetBackDoesNotHoldUpARecovery) {
+  Run("demo");
+  launcher_.EndLast();
+  Poll();
+  Advance(-absl::Hours(24));
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_STARTING);
+}
+
 TEST_F(RecoveryTest, JobThatMakesNoProgressFailsWithTheLastLinesOfItsLog) {
   Run("demo");
   LoseAndRecover();

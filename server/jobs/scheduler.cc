@@ -86,8 +86,8 @@ void Scheduler::Tend(const JobRecord& job) {
 }
 
 bool Scheduler::EndIfOver(const JobRecord& job, const AttemptKey& attempt) {
-  const absl::Time now = env_.now();
-  const absl::Time last_heard = live_.Observe(attempt, now);
+  const absl::Duration now = env_.uptime();
+  const absl::Duration last_heard = live_.Observe(attempt, now);
   if (job.worker.pid != 0) {
     const ProcessStatus process = env_.launcher.Check(job.worker);
     if (!process.alive) {
@@ -151,10 +151,9 @@ void Scheduler::ReturnToQueue(const JobRecord& job, const AttemptKey& attempt) {
 }
 
 void Scheduler::LaunchWaiting(const std::vector<JobRecord>& active) {
-  const absl::Time now = env_.now();
-  if (now < next_launch_) return;
+  if (env_.uptime() < next_launch_) return;
   for (const JobRecord& job : active) {
-    if (job.job.state() == v1::JOB_STATE_RECOVERING && job.not_before <= now) Launch(job);
+    if (job.job.state() == v1::JOB_STATE_RECOVERING && BackoffIsOver(job)) Launch(job);
   }
   const int free = options_.max_running_jobs - static_cast<int>(active.size());
   if (free <= 0) return;
@@ -163,12 +162,18 @@ void Scheduler::LaunchWaiting(const std::vector<JobRecord>& active) {
   for (const JobRecord& job : *queued) Launch(job);
 }
 
+bool Scheduler::BackoffIsOver(const JobRecord& job) const {
+  const absl::Duration left = job.not_before - env_.now();
+  // More than any backoff is left only if the clock was set back meanwhile.
+  return left <= absl::ZeroDuration() || left > options_.max_backoff;
+}
+
 void Scheduler::Launch(const JobRecord& job) {
   const absl::Status status = starter_.Start(job);
   // ABORTED: a client changed the job meanwhile.
   if (status.ok() || absl::IsAborted(status)) return;
   LogFailure("launch_failed", job.id, status);
-  next_launch_ = env_.now() + kLaunchRetry;
+  next_launch_ = env_.uptime() + kLaunchRetry;
 }
 
 bool Scheduler::Draining() const {

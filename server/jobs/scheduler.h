@@ -40,6 +40,7 @@ class Scheduler {
   // The worker has not said hello yet and need not: back to the queue.
   void ReturnToQueue(const JobRecord& job, const AttemptKey& attempt);
   void LaunchWaiting(const std::vector<JobRecord>& active);
+  bool BackoffIsOver(const JobRecord& job) const;
   void Launch(const JobRecord& job);
   bool Draining() const;
 
@@ -48,7 +49,7 @@ class Scheduler {
   LiveAttempts& live_;
   AttemptStarter starter_;
   // After a failed launch (a full disk) the next waits until then.
-  absl::Time next_launch_ = absl::InfinitePast();
+  absl::Duration next_launch_ = -absl::InfiniteDuration();
 
   mutable absl::Mutex mu_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

@@ -116,7 +116,7 @@ absl::Status WorkerSessions::Hello(const AttemptKey& attempt, const v1::WorkerHe
                                    const std::shared_ptr<WorkerConnection>& connection) {
   // The entry comes before the look at the catalog: whoever ends the attempt after that look
   // removes the entry, and Attach notices.
-  live_.Observe(attempt, env_.now());
+  live_.Observe(attempt, env_.uptime());
   const absl::StatusOr<JobRecord> job = BeginSession(attempt, hello);
   if (!job.ok()) {
     if (absl::IsFailedPrecondition(job.status())) live_.End(attempt, job.status());
@@ -125,7 +125,7 @@ absl::Status WorkerSessions::Hello(const AttemptKey& attempt, const v1::WorkerHe
   LORSA_ASSIGN_OR_RETURN(v1::ServerMessage welcome, WelcomeFor(*job));
   connection->Send(std::move(welcome));
   if (!live_.Attach(attempt, connection)) return StaleAttempt(attempt);
-  live_.Heard(attempt, env_.now());
+  live_.Heard(attempt, env_.uptime());
   poke_();  // A command may stand.
   return absl::OkStatus();
 }
@@ -158,7 +158,7 @@ absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& jo
 
 absl::Status WorkerSessions::Handle(const AttemptKey& attempt, const v1::WorkerMessage& message,
                                     WorkerConnection& connection) {
-  live_.Heard(attempt, env_.now());
+  live_.Heard(attempt, env_.uptime());
   switch (message.item_case()) {
     case v1::WorkerMessage::kHeartbeat:
       return HandleHeartbeat(attempt, message.heartbeat());
@@ -176,7 +176,7 @@ absl::Status WorkerSessions::Handle(const AttemptKey& attempt, const v1::WorkerM
 
 absl::Status WorkerSessions::HandleHeartbeat(const AttemptKey& attempt,
                                              const v1::Heartbeat& heartbeat) {
-  if (!live_.SetProgress(attempt, heartbeat.progress(), env_.now())) return StaleAttempt(attempt);
+  if (!live_.SetProgress(attempt, heartbeat.progress())) return StaleAttempt(attempt);
   const std::string waiting_for = Utf8Prefix(heartbeat.waiting_for(), kMaxConditionBytes);
   if (live_.SetWaitingFor(attempt, waiting_for)) {
     const absl::Status status =
@@ -220,7 +220,7 @@ absl::Status WorkerSessions::HandleCheckpoint(const AttemptKey& attempt,
     published.set_retriable(absl::IsResourceExhausted(status) || absl::IsUnavailable(status));
   }
   connection.Send(std::move(answer));
-  live_.Heard(attempt, env_.now());  // Reading a large checkpoint takes a while.
+  live_.Heard(attempt, env_.uptime());  // Reading a large checkpoint takes a while.
   return absl::OkStatus();
 }
 
