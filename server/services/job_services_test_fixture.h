@@ -1,0 +1,168 @@
+// For tests: the services about jobs on a real gRPC server, with scripted worker processes.
+#ifndef LORSA_SERVER_SERVICES_JOB_SERVICES_TEST_FIXTURE_H_
+#define LORSA_SERVER_SERVICES_JOB_SERVICES_TEST_FIXTURE_H_
+
+#include <google/rpc/error_details.pb.h>
+#include <google/rpc/status.pb.h>
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "server/jobs/jobs_test_fixture.h"
+#include "server/rpc/authorization.h"
+#include "server/rpc/executor.h"
+#include "server/services/job_service.h"
+#include "server/services/metric_service.h"
+#include "server/services/worker_service.h"
+
+namespace lorsa::server {
+
+// A worker's end of a session, message by message.
+class WorkerClient {
+ public:
+  WorkerClient(const std::shared_ptr<grpc::Channel>& channel, const std::string& token)
+      : stub_(v1::WorkerService::NewStub(channel)) {
+    if (!token.empty()) context_.AddMetadata("authorization", "Bearer " + token);
+    stream_ = stub_->Session(&context_);
+  }
+  ~WorkerClient() {
+    if (!finished_) Finish();
+  }
+
+  bool Say(const v1::WorkerMessage& message) { return stream_->Write(message); }
+  bool SayHello() {
+    v1::WorkerMessage message;
+    message.mutable_hello();
+    return Say(message);
+  }
+  // The next message; one without an item if the stream has ended.
+  v1::ServerMessage Hear() {
+    v1::ServerMessage message;
+    if (!stream_->Read(&message)) message.Clear();
+    return message;
+  }
+  grpc::Status Finish() {
+    finished_ = true;
+    stream_->WritesDone();
+    while (Hear().item_case() != v1::ServerMessage::ITEM_NOT_SET) {
+    }
+    return stream_->Finish();
+  }
+
+ private:
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ServerMessage>> stream_;
+  bool finished_ = false;
+};
+
+class JobServicesTest : public JobsTest {
+ protected:
+  JobServicesTest()
+      : executor_(4),
+        authorizer_(MethodRules(), manager_->sessions()),
+        runtime_{executor_, authorizer_},
+        job_service_({.runtime = runtime_,
+                      .jobs = *manager_,
+                      .catalog = *catalog_,
+                      .fs = fs_,
+                      .watchers = hub_,
+                      .layout = Layout(),
+                      .cores = 2}),
+        metric_service_(runtime_, *catalog_, hub_),
+        worker_service_(runtime_, manager_->sessions()) {
+    v1::ActivationSet set;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        R"pb(
+          name: "activationSets/smollm2"
+          d_model: 576
+          context: 256
+          sequences: 1562
+          held_out_sequences: 128
+          has_attention_weights: true
+          attention { n_heads: 9 n_kv_heads: 3 d_head: 64 attn_scale: 8 })pb",
+        &set));
+    EXPECT_TRUE(catalog_->CreateActivationSet(set).ok());
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    for (grpc::Service* service :
+         std::initializer_list<grpc::Service*>{&job_service_, &metric_service_, &worker_service_}) {
+      builder.RegisterService(service);
+    }
+    server_ = builder.BuildAndStart();
+    channel_ =
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+    jobs_ = v1::JobService::NewStub(channel_);
+    metrics_ = v1::MetricService::NewStub(channel_);
+  }
+  ~JobServicesTest() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  static v1::CreateJobRequest CreateRequest(const std::string& id) {
+    v1::CreateJobRequest request;
+    request.set_job_id(id);
+    request.mutable_spec()->set_activation_set("smollm2");
+    request.mutable_spec()->set_top_k(64);
+    return request;
+  }
+  grpc::Status CreateJob(const v1::CreateJobRequest& request, v1::Job& job) {
+    grpc::ClientContext context;
+    return jobs_->CreateJob(&context, request, &job);
+  }
+  // Creates a job, launches it and welcomes its worker.
+  std::unique_ptr<WorkerClient> RunJob(const std::string& id) {
+    v1::Job job;
+    EXPECT_TRUE(CreateJob(CreateRequest(id), job).ok());
+    Poll();
+    auto worker = std::make_unique<WorkerClient>(channel_, Launched().bootstrap.token());
+    EXPECT_TRUE(worker->SayHello());
+    EXPECT_TRUE(worker->Hear().has_welcome());
+    return worker;
+  }
+  static v1::WorkerMessage MetricsMessage(int64_t number, int64_t step) {
+    v1::WorkerMessage message;
+    message.mutable_metrics()->set_number(number);
+    v1::MetricPoint& point = *message.mutable_metrics()->add_points();
+    point.set_kind(v1::METRIC_KIND_TRAINING);
+    point.set_step(step);
+    (*point.mutable_values())["loss"] = 0.5;
+    return message;
+  }
+  static v1::WorkerMessage OutcomeMessage(v1::WorkerOutcome::Kind kind) {
+    v1::WorkerMessage message;
+    message.mutable_outcome()->set_kind(kind);
+    return message;
+  }
+  // The detail of that type; fails if there is none.
+  template <typename Detail>
+  static Detail DetailOf(const grpc::Status& status) {
+    google::rpc::Status details;
+    EXPECT_TRUE(details.ParseFromString(status.error_details()));
+    for (const auto& any : details.details()) {
+      Detail detail;
+      if (any.UnpackTo(&detail)) return detail;
+    }
+    ADD_FAILURE() << "no " << Detail::descriptor()->full_name();
+    return {};
+  }
+  static std::string ReasonIn(const grpc::Status& status) {
+    return DetailOf<google::rpc::ErrorInfo>(status).reason();
+  }
+
+  Executor executor_;
+  TableAuthorizer authorizer_;
+  CallRuntime runtime_;
+  JobService job_service_;
+  MetricService metric_service_;
+  WorkerService worker_service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::MetricService::Stub> metrics_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_SERVICES_JOB_SERVICES_TEST_FIXTURE_H_
