@@ -37,7 +37,7 @@ struct ClientOptions {
   absl::Duration call_deadline = absl::Seconds(30);
   // Pause before a broken stream connects again: doubled after each failure up to the maximum.
   absl::Duration initial_backoff = absl::Milliseconds(200);
-  absl::Duration max_backoff = absl::Seconds(5);
+  absl::Duration max_backoff = absl::Seconds(2);
   // A stream gives up when its pauses since the last message add up to this.
   absl::Duration max_outage = absl::Minutes(10);
 };
