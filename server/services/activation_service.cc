@@ -24,8 +24,6 @@ namespace lorsa::server {
 namespace {
 
 constexpr size_t kOpenSets = 16;
-// Each may take kBufferedBytes and its reader threads.
-constexpr int kSequenceStreams = 64;
 constexpr int64_t kBufferedBytes = 32 << 20;
 constexpr int kDefaultReaderThreads = 2;
 constexpr size_t kMaxProblemBytes = 1024;
@@ -85,7 +83,7 @@ class SlottedSequences final : public StreamSource<grpc::ByteBuffer> {
 ActivationService::ActivationService(ActivationServiceEnvironment environment)
     : env_(std::move(environment)),
       open_sets_(env_.fs, kOpenSets),
-      sequence_streams_(kSequenceStreams),
+      sequence_streams_(env_.max_sequence_streams),
       registrations_(1),
       verifications_(1) {}
 
@@ -208,7 +206,7 @@ ActivationService::Source<grpc::ByteBuffer> ActivationService::OpenSequences(
   std::shared_ptr<void> slot = sequence_streams_.TryTake();
   if (slot == nullptr) {
     return WithReason(absl::ResourceExhaustedError(
-                          absl::StrCat(kSequenceStreams,
+                          absl::StrCat(env_.max_sequence_streams,
                                        " streams of sequences are open, the most that the "
                                        "server serves at once: try again later")),
                       "TOO_MANY_STREAMS");

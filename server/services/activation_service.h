@@ -28,6 +28,8 @@ struct ActivationServiceEnvironment {
   FileSystem& fs;
   ActivationRoots roots;
   std::function<absl::Time()> now;  // thread-safe
+  // Open at once; each takes up to 32 MiB and its reader threads.
+  int max_sequence_streams = 64;
 };
 
 // StreamSequences is a raw method: its messages are written without the generated class (see

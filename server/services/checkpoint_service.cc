@@ -13,6 +13,7 @@
 #include "server/rpc/errors.h"
 #include "server/rpc/unary_call.h"
 #include "server/services/file_chunk_source.h"
+#include "server/services/job_name.h"
 
 namespace lorsa::server {
 namespace {
@@ -29,9 +30,8 @@ absl::StatusOr<CheckpointName> ParseName(const std::string& name) {
   if (split == std::string::npos) {
     return InvalidField("name", "is not of the form jobs/JOB/checkpoints/CHECKPOINT");
   }
-  const absl::StatusOr<std::string> job_id = IdFromName("jobs", name.substr(0, split));
-  if (!job_id.ok()) return ForField(job_id.status(), "name");
-  CheckpointName parsed{*job_id, name.substr(split + kCollection.size())};
+  LORSA_ASSIGN_OR_RETURN(const std::string job_id, JobIdFrom(name.substr(0, split), "name"));
+  CheckpointName parsed{job_id, name.substr(split + kCollection.size())};
   LORSA_RETURN_IF_ERROR(ForField(ValidateId("checkpoint id", parsed.checkpoint_id), "name"));
   return parsed;
 }
@@ -94,9 +94,8 @@ grpc::ServerWriteReactor<v1::FileChunk>* CheckpointService::ReadFile(
 
 absl::Status CheckpointService::List(const v1::ListCheckpointsRequest& request,
                                      v1::ListCheckpointsResponse& response) {
-  const absl::StatusOr<std::string> job_id = IdFromName("jobs", request.parent());
-  if (!job_id.ok()) return ForField(job_id.status(), "parent");
-  LORSA_ASSIGN_OR_RETURN(auto checkpoints, env_.catalog.ListCheckpoints(*job_id));
+  LORSA_ASSIGN_OR_RETURN(const std::string job_id, JobIdFrom(request.parent(), "parent"));
+  LORSA_ASSIGN_OR_RETURN(auto checkpoints, env_.catalog.ListCheckpoints(job_id));
   for (auto& checkpoint : checkpoints) *response.add_checkpoints() = std::move(checkpoint);
   return absl::OkStatus();
 }

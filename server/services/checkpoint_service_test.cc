@@ -1,0 +1,243 @@
+#include "server/services/checkpoint_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/crc32c.h"
+#include "base/sha256.h"
+#include "server/services/services_test_fixture.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr int64_t kMebibyte = 1 << 20;
+const absl::Time kStart = absl::FromUnixSeconds(1'800'000'000);
+
+// What tests check of a download.
+struct Download {
+  std::string data;
+  int chunks = 0;
+  grpc::Status status;
+};
+
+class CheckpointServiceTest : public ServicesTest {
+ protected:
+  CheckpointServiceTest() {
+    service_ = std::make_unique<CheckpointService>(CheckpointServiceEnvironment{
+        .runtime = runtime_, .catalog = *catalog_, .fs = fs_, .layout = *layout_});
+    Serve({service_.get()});
+    stub_ = v1::CheckpointService::NewStub(channel_);
+    for (int64_t i = 0; i < 2 * kMebibyte + 1000; ++i) {
+      weights_ += static_cast<char>(i * i >> 7);
+    }
+  }
+  void TearDown() override { StopServing(); }
+
+  // A RUNNING job in its first attempt.
+  AttemptKey RunningJob(const std::string& id) {
+    EXPECT_TRUE(catalog_->CreateJob({.id = id}, kStart).ok());
+    const auto become = [&](const JobChange& change) {
+      EXPECT_TRUE(
+          catalog_
+              ->UpdateJob(id, kStart,
+                          [&](const JobRecord&) { return absl::StatusOr<JobChange>(change); })
+              .ok());
+    };
+    become({.state = v1::JOB_STATE_STARTING, .new_attempt_token_sha256 = id + "-token"});
+    become({.state = v1::JOB_STATE_RUNNING});
+    return {id, 1};
+  }
+
+  // Publishes a checkpoint of that step that holds `weights_`, an empty file and a link.
+  void Publish(const AttemptKey& attempt, int64_t step, std::optional<double> fvu) {
+    const std::string folder = layout_->CheckpointFolder(attempt.job_id, step);
+    std::filesystem::create_directories(folder);
+    v1::Checkpoint checkpoint;
+    checkpoint.set_step(step);
+    if (fvu.has_value()) checkpoint.set_fvu(*fvu);
+    for (const auto& [name, contents] : {std::pair<std::string, std::string>("config.json", ""),
+                                         {"lorsa.safetensors", weights_}}) {
+      std::ofstream(folder + "/" + name) << contents;
+      v1::CheckpointFile& file = *checkpoint.add_files();
+      file.set_name(name);
+      file.set_size_bytes(static_cast<int64_t>(contents.size()));
+      file.set_sha256(Sha256Hex(contents));
+    }
+    ASSERT_TRUE(catalog_->PutCheckpoint(attempt, checkpoint, true, kStart).ok());
+  }
+
+  grpc::Status Get(const std::string& name, v1::Checkpoint& checkpoint) {
+    grpc::ClientContext context;
+    v1::GetCheckpointRequest request;
+    request.set_name(name);
+    return stub_->GetCheckpoint(&context, request, &checkpoint);
+  }
+
+  static v1::ReadFileRequest Request(int64_t offset, int64_t limit,
+                                     const std::string& file = "lorsa.safetensors") {
+    v1::ReadFileRequest request;
+    request.set_name("jobs/demo/checkpoints/step-000000100");
+    request.set_file(file);
+    request.set_offset(offset);
+    request.set_limit(limit);
+    return request;
+  }
+
+  Download Read(const v1::ReadFileRequest& request) {
+    grpc::ClientContext context;
+    auto reader = stub_->ReadFile(&context, request);
+    Download download;
+    for (const v1::FileChunk& chunk : ReadAll(*reader)) {
+      EXPECT_EQ(chunk.offset(), request.offset() + static_cast<int64_t>(download.data.size()));
+      EXPECT_EQ(chunk.crc32c(), Crc32c(chunk.data()));
+      EXPECT_LE(chunk.data().size(), kMebibyte);
+      EXPECT_EQ(chunk.file_sha256().size(), 64u);
+      download.data += chunk.data();
+      ++download.chunks;
+    }
+    download.status = reader->Finish();
+    return download;
+  }
+
+  std::string WeightsPath() {
+    return layout_->CheckpointFolder("demo", 100) + "/lorsa.safetensors";
+  }
+
+  std::string weights_;
+  std::unique_ptr<CheckpointService> service_;
+  std::unique_ptr<v1::CheckpointService::Stub> stub_;
+};
+
+TEST_F(CheckpointServiceTest, ListsOldestFirstAndKnowsBestAndLatest) {
+  const AttemptKey attempt = RunningJob("demo");
+  v1::Checkpoint checkpoint;
+  grpc::Status status = Get("jobs/demo/checkpoints/best", checkpoint);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(ReasonIn(status), "NO_CHECKPOINT");
+  EXPECT_EQ(Get("jobs/demo/checkpoints/latest", checkpoint).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+
+  Publish(attempt, 100, 0.3);
+  Publish(attempt, 200, 0.2);
+  Publish(attempt, 300, std::nullopt);
+  grpc::ClientContext context;
+  v1::ListCheckpointsRequest request;
+  request.set_parent("jobs/demo");
+  v1::ListCheckpointsResponse response;
+  ASSERT_TRUE(stub_->ListCheckpoints(&context, request, &response).ok());
+  ASSERT_EQ(response.checkpoints_size(), 3);
+  EXPECT_EQ(response.checkpoints(0).name(), "jobs/demo/checkpoints/step-000000100");
+  ASSERT_TRUE(Get("jobs/demo/checkpoints/best", checkpoint).ok());
+  EXPECT_EQ(checkpoint.step(), 200);
+  ASSERT_TRUE(Get("jobs/demo/checkpoints/latest", checkpoint).ok());
+  EXPECT_EQ(checkpoint.step(), 300);
+  ASSERT_TRUE(Get("jobs/demo/checkpoints/step-000000100", checkpoint).ok());
+  EXPECT_EQ(checkpoint.files_size(), 2);
+}
+
+TEST_F(CheckpointServiceTest, RefusesNamesThatAreNotCheckpoints) {
+  Publish(RunningJob("demo"), 100, 0.3);
+  v1::Checkpoint checkpoint;
+  for (const char* name :
+       {"", "jobs/demo", "jobs/demo/checkpoints/", "jobs/demo/checkpoints/../x",
+        "jobs/../checkpoints/step-000000100", "jobs/demo/checkpoints/step-100",
+        "jobs/demo/checkpoints/step--00000001", "jobs/demo/checkpoints/step-000000100/x",
+        "jobs/demo/checkpoints/step-00000010x", "jobs/a/b/checkpoints/latest"}) {
+    EXPECT_EQ(Get(name, checkpoint).error_code(), grpc::StatusCode::INVALID_ARGUMENT) << name;
+  }
+  EXPECT_EQ(Get("jobs/demo/checkpoints/step-000000999", checkpoint).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Get("jobs/none/checkpoints/latest", checkpoint).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(CheckpointServiceTest, ReadsRangesOfAFile) {
+  Publish(RunningJob("demo"), 100, 0.3);
+  const int64_t size = static_cast<int64_t>(weights_.size());
+  const Download whole = Read(Request(0, 0));
+  EXPECT_TRUE(whole.status.ok());
+  EXPECT_EQ(whole.chunks, 3);
+  EXPECT_TRUE(whole.data == weights_);
+  struct {
+    int64_t offset, limit;
+  } ranges[] = {{0, 1},        {1, kMebibyte},  {kMebibyte, 0}, {5, kMebibyte + 1},
+                {size - 1, 0}, {size - 1, 100}, {0, size + 100}};
+  for (const auto& range : ranges) {
+    const Download part = Read(Request(range.offset, range.limit));
+    EXPECT_TRUE(part.status.ok());
+    const size_t limit = range.limit == 0 ? std::string::npos : range.limit;
+    EXPECT_TRUE(part.data == weights_.substr(range.offset, limit)) << range.offset;
+  }
+}
+
+TEST_F(CheckpointServiceTest, AnEmptyRangeStillTellsSizeAndDigest) {
+  Publish(RunningJob("demo"), 100, 0.3);
+  for (const auto& request :
+       {Request(static_cast<int64_t>(weights_.size()), 0), Request(0, 0, "config.json")}) {
+    const Download nothing = Read(request);
+    EXPECT_TRUE(nothing.status.ok());
+    EXPECT_EQ(nothing.chunks, 1);
+    EXPECT_EQ(nothing.data, "");
+  }
+}
+
+TEST_F(CheckpointServiceTest, RefusesRangesOutsideOfTheFile) {
+  Publish(RunningJob("demo"), 100, 0.3);
+  const int64_t size = static_cast<int64_t>(weights_.size());
+  EXPECT_EQ(Read(Request(size + 1, 0)).status.error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_EQ(Read(Request(-1, 0)).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Read(Request(0, -1)).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(CheckpointServiceTest, ReadsOnlyTheFilesOfTheCheckpoint) {
+  Publish(RunningJob("demo"), 100, 0.3);
+  std::ofstream(layout_->CheckpointFolder("demo", 100) + "/extra") << "x";
+  for (const char* file : {"", "extra", "../step-000000100/config.json", "/etc/passwd", "."}) {
+    EXPECT_EQ(Read(Request(0, 0, file)).status.error_code(), grpc::StatusCode::NOT_FOUND) << file;
+  }
+  v1::ReadFileRequest request = Request(0, 0);
+  request.set_name("jobs/demo/checkpoints/latest");
+  EXPECT_EQ(Read(request).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(CheckpointServiceTest, AnotherExpectedDigestAborts) {
+  Publish(RunningJob("demo"), 100, 0.3);
+  v1::ReadFileRequest request = Request(10, 0);
+  request.set_expected_sha256(Sha256Hex(weights_));
+  EXPECT_TRUE(Read(request).status.ok());
+  request.set_expected_sha256(std::string(64, '0'));
+  const Download download = Read(request);
+  EXPECT_EQ(download.status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(ReasonIn(download.status), "FILE_CHANGED");
+}
+
+TEST_F(CheckpointServiceTest, AReplacedFileAborts) {
+  Publish(RunningJob("demo"), 100, 0.3);
+  std::string other = weights_;
+  other[kMebibyte] ^= 1;
+  std::ofstream(WeightsPath()) << other;  // of the same size
+  Download download = Read(Request(0, 0));
+  EXPECT_EQ(download.status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(ReasonIn(download.status), "FILE_CHANGED");
+  EXPECT_LT(download.data.size(), weights_.size()) << "the last chunk was sent";
+
+  std::ofstream(WeightsPath()) << "short";
+  EXPECT_EQ(Read(Request(0, 0)).status.error_code(), grpc::StatusCode::ABORTED);
+
+  std::filesystem::remove(WeightsPath());
+  EXPECT_EQ(Read(Request(0, 0)).status.error_code(), grpc::StatusCode::ABORTED);
+}
+
+TEST_F(CheckpointServiceTest, LinksAreNotFollowed) {
+  Publish(RunningJob("demo"), 100, 0.3);
+  std::ofstream(folder_ + "/same") << weights_;
+  std::filesystem::remove(WeightsPath());
+  std::filesystem::create_symlink(folder_ + "/same", WeightsPath());
+  EXPECT_EQ(Read(Request(0, 0)).status.error_code(), grpc::StatusCode::ABORTED);
+}
+
+}  // namespace
+}  // namespace lorsa::server

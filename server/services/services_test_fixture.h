@@ -1,0 +1,102 @@
+// A real gRPC server on loopback with a catalog and a data folder of its own, for tests of
+// services.
+#ifndef LORSA_SERVER_SERVICES_SERVICES_TEST_FIXTURE_H_
+#define LORSA_SERVER_SERVICES_SERVICES_TEST_FIXTURE_H_
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/data_layout.h"
+#include "server/rpc/authorization.h"
+#include "server/rpc/call_runtime.h"
+#include "server/rpc/executor.h"
+
+namespace lorsa::server {
+
+class NoWorkers final : public WorkerTokenVerifier {
+ public:
+  absl::StatusOr<AttemptKey> VerifyWorkerToken(absl::string_view) override {
+    return absl::UnauthenticatedError("there are no workers here");
+  }
+};
+
+class ServicesTest : public testing::Test {
+ protected:
+  ServicesTest() {
+    std::string folder = testing::TempDir() + "services_XXXXXX";
+    // Links resolved, as paths that the server reports are.
+    folder_ = std::filesystem::canonical(::mkdtemp(folder.data()));
+    layout_ = std::make_unique<DataLayout>(folder_ + "/data");
+    std::filesystem::create_directories(layout_->root());
+    catalog_ = Catalog::Open(layout_->CatalogFile()).value();
+  }
+
+  // Called by the derived test once its services are made.
+  void Serve(const std::vector<grpc::Service*>& services) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    for (grpc::Service* service : services) builder.RegisterService(service);
+    server_ = builder.BuildAndStart();
+    channel_ =
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  }
+
+  // No call and no handler runs after this; a derived test that owns services calls it in TearDown.
+  void StopServing() {
+    channel_.reset();
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+    executor_.reset();
+  }
+
+  ~ServicesTest() override {
+    catalog_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string folder_;
+  PosixFileSystem fs_;
+  std::unique_ptr<DataLayout> layout_;
+  std::unique_ptr<Catalog> catalog_;
+  NoWorkers tokens_;
+  TableAuthorizer authorizer_{MethodRules(), tokens_};
+  std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(4);
+  CallRuntime runtime_{*executor_, authorizer_};
+  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+// The reason in a status that a client got.
+inline std::string ReasonIn(const grpc::Status& status) {
+  google::rpc::Status details;
+  google::rpc::ErrorInfo info;
+  if (!details.ParseFromString(status.error_details()) || details.details_size() == 0 ||
+      !details.details(0).UnpackTo(&info)) {
+    return "";
+  }
+  return info.reason();
+}
+
+// All messages of a stream.
+template <typename Response>
+std::vector<Response> ReadAll(grpc::ClientReader<Response>& reader) {
+  std::vector<Response> messages;
+  Response message;
+  while (reader.Read(&message)) messages.push_back(message);
+  return messages;
+}
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_SERVICES_SERVICES_TEST_FIXTURE_H_
