@@ -1,0 +1,217 @@
+// Protocol of a checkpoint, which is durable once its folder is renamed by the host:
+//   1. refuse numbers that are not finite
+//   2. make the staging folder anew
+//   3. write and fsync lorsa.safetensors, config.json, state.safetensors, state.json
+//   4. write and fsync manifest.json with their sizes and checksums
+//   5. fsync the folder; the host renames it
+// A crash before the rename leaves a folder in the staging place that nobody reads and step 2 of
+// the next attempt removes. A reader goes the other way: manifest, checksums, shapes, contents.
+#include "trainer/train/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/headeronly/version.h>
+
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/json_fields.h"
+#include "base/sha256.h"
+#include "base/status_macros.h"
+#include "trainer/lorsa/tensor_file.h"
+
+namespace lorsa::trainer {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kWeightsFile[] = "lorsa.safetensors";
+constexpr char kConfigFile[] = "config.json";
+constexpr char kStateFile[] = "state.safetensors";
+constexpr char kCountsFile[] = "state.json";
+constexpr char kManifestFile[] = "manifest.json";
+constexpr const char* kListedFiles[] = {kWeightsFile, kConfigFile, kStateFile, kCountsFile};
+
+constexpr char kManifestFormat[] = "lorsa-checkpoint-manifest";
+constexpr int kFormatVersion = 1;
+constexpr uint64_t kMaxJsonBytes = 1 << 20;
+
+struct ListedFile {
+  int64_t bytes = 0;
+  std::string sha256;
+};
+
+struct CheckpointManifest {
+  std::map<std::string, ListedFile> files;
+  Environment environment;
+};
+
+absl::Status Damaged(const std::string& path, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(path, " is damaged: ", what, "."));
+}
+
+// --- Writing ---
+
+absl::Status CheckFinite(const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.isfinite().all().item<bool>()) {
+      return absl::AbortedError(absl::StrCat(
+          name, " has NaN or Inf, so no checkpoint is made; lower the learning rate."));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteText(FileSystem& fs, const std::string& path, absl::string_view text) {
+  LORSA_ASSIGN_OR_RETURN(auto file, fs.Create(path));
+  LORSA_RETURN_IF_ERROR(file->Append(text));
+  LORSA_RETURN_IF_ERROR(file->Sync());
+  return file->Close();
+}
+
+absl::StatusOr<json> ListFile(FileSystem& fs, const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(const auto file, fs.OpenForRead(path));
+  LORSA_ASSIGN_OR_RETURN(const std::string sha256, Sha256OfFile(fs, path));
+  return json{{"bytes", file->size()}, {"sha256", sha256}};
+}
+
+absl::StatusOr<std::string> FormatManifest(FileSystem& fs, const std::string& path,
+                                           const Environment& environment, absl::Time created) {
+  json files;
+  for (const char* name : kListedFiles) {
+    LORSA_ASSIGN_OR_RETURN(files[name], ListFile(fs, JoinPath(path, name)));
+  }
+  const json manifest = {
+      {"format", kManifestFormat},
+      {"format_version", kFormatVersion},
+      {"created", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", created, absl::UTCTimeZone())},
+      {"environment",
+       {{"build", environment.build},
+        {"instruction_set", environment.instruction_set},
+        {"threads", environment.threads},
+        {"torch", environment.torch}}},
+      {"files", files}};
+  return manifest.dump(2) + "\n";
+}
+
+absl::StatusOr<std::string> WriteFolder(FileSystem& fs, const std::string& path,
+                                        const Checkpoint& checkpoint, absl::Time created) {
+  const LorsaConfig& lorsa = checkpoint.config.lorsa;
+  const NamedTensors weights = WeightTensors(lorsa, checkpoint.state.parameters);
+  const NamedTensors state = StateTensors(lorsa, checkpoint.state);
+  LORSA_RETURN_IF_ERROR(CheckFinite(weights));  // 1
+  LORSA_RETURN_IF_ERROR(CheckFinite(state));
+  LORSA_RETURN_IF_ERROR(fs.RemoveAll(path));  // 2
+  LORSA_RETURN_IF_ERROR(fs.CreateDirectories(path));
+  LORSA_RETURN_IF_ERROR(WriteTensorFile(fs, JoinPath(path, kWeightsFile), weights));  // 3
+  LORSA_RETURN_IF_ERROR(WriteTensorFile(fs, JoinPath(path, kStateFile), state));
+  LORSA_RETURN_IF_ERROR(
+      WriteText(fs, JoinPath(path, kConfigFile), FormatCheckpointConfig(checkpoint.config)));
+  LORSA_RETURN_IF_ERROR(
+      WriteText(fs, JoinPath(path, kCountsFile), FormatTrainingCounts(checkpoint.state.counts)));
+  LORSA_ASSIGN_OR_RETURN(const std::string manifest,
+                         FormatManifest(fs, path, checkpoint.environment, created));
+  LORSA_RETURN_IF_ERROR(WriteText(fs, JoinPath(path, kManifestFile), manifest));  // 4
+  LORSA_RETURN_IF_ERROR(fs.SyncDirectory(path));                                  // 5
+  return Sha256Hex(manifest);
+}
+
+// --- Reading ---
+
+Environment TakeEnvironment(JsonFields& fields) {
+  JsonFields members(fields.Required("environment"), "environment");
+  Environment environment{.build = members.Text("build"),
+                          .instruction_set = members.Text("instruction_set"),
+                          .threads = members.Integer("threads", 1, 1 << 20),
+                          .torch = members.Text("torch")};
+  fields.Take(members.Finish());
+  return environment;
+}
+
+absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text) {
+  LORSA_ASSIGN_OR_RETURN(const json value, ParseJsonObject(text, /*max_depth=*/3));
+  JsonFields fields(value, "");
+  if (fields.Text("format") != kManifestFormat) fields.Fail("format", "is of another kind");
+  fields.Integer("format_version", kFormatVersion, kFormatVersion);
+  fields.Text("created");
+  CheckpointManifest manifest{.environment = TakeEnvironment(fields)};
+  JsonFields files(fields.Required("files"), "files");
+  for (const char* name : kListedFiles) {
+    JsonFields file(files.Required(name), files.Path(name));
+    manifest.files[name] = {.bytes = file.Integer("bytes", 0, std::numeric_limits<int64_t>::max()),
+                            .sha256 = file.Text("sha256")};
+    files.Take(file.Finish());
+  }
+  fields.Take(files.Finish());
+  LORSA_RETURN_IF_ERROR(fields.Finish());
+  return manifest;
+}
+
+// Reads and parses a JSON file; what is wrong in it is damage of the file.
+template <typename T>
+absl::StatusOr<T> ReadJson(FileSystem& fs, const std::string& path,
+                           absl::StatusOr<T> (*parse)(absl::string_view)) {
+  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, kMaxJsonBytes));
+  absl::StatusOr<T> value = parse(text);
+  if (!value.ok()) return Damaged(path, value.status().message());
+  return value;
+}
+
+absl::Status VerifyFile(FileSystem& fs, const std::string& path, const ListedFile& listed) {
+  LORSA_ASSIGN_OR_RETURN(const auto file, fs.OpenForRead(path));
+  if (static_cast<int64_t>(file->size()) != listed.bytes) {
+    return Damaged(path, absl::StrCat("it has ", file->size(), " bytes instead of ", listed.bytes));
+  }
+  LORSA_ASSIGN_OR_RETURN(const std::string sha256, Sha256OfFile(fs, path));
+  if (sha256 != listed.sha256) return Damaged(path, "its sha256 is not that of the manifest");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Environment CurrentEnvironment() {
+  return {.build = absl::StrCat(LORSA_VERSION, ", compiler ", __VERSION__),
+          .instruction_set = at::get_cpu_capability(),
+          .threads = at::get_num_threads(),
+          .torch = TORCH_VERSION};
+}
+
+std::string CheckpointFolderName(int64_t step) { return absl::StrFormat("step-%09d", step); }
+
+absl::StatusOr<std::string> WriteCheckpoint(FileSystem& fs, const std::string& path,
+                                            const Checkpoint& checkpoint, absl::Time created) {
+  absl::StatusOr<std::string> sha256 = WriteFolder(fs, path, checkpoint, created);
+  // The first error counts; what stays behind is removed by the next attempt.
+  if (!sha256.ok()) fs.RemoveAll(path).IgnoreError();
+  return sha256;
+}
+
+absl::StatusOr<Checkpoint> ReadCheckpoint(FileSystem& fs, const std::string& path,
+                                          at::Device device) {
+  LORSA_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                         ReadJson(fs, JoinPath(path, kManifestFile), &ParseManifest));
+  for (const auto& [name, listed] : manifest.files) {
+    LORSA_RETURN_IF_ERROR(VerifyFile(fs, JoinPath(path, name), listed));
+  }
+  Checkpoint checkpoint;
+  checkpoint.environment = manifest.environment;
+  LORSA_ASSIGN_OR_RETURN(checkpoint.config,
+                         ReadJson(fs, JoinPath(path, kConfigFile), &ParseCheckpointConfig));
+  const LorsaConfig& lorsa = checkpoint.config.lorsa;
+  LORSA_ASSIGN_OR_RETURN(const TensorFile state, TensorFile::Open(fs, JoinPath(path, kStateFile)));
+  LORSA_ASSIGN_OR_RETURN(checkpoint.state, ReadStateTensors(lorsa, state, device));
+  LORSA_ASSIGN_OR_RETURN(const TensorFile weights,
+                         TensorFile::Open(fs, JoinPath(path, kWeightsFile)));
+  LORSA_ASSIGN_OR_RETURN(checkpoint.state.parameters, ReadWeights(lorsa, weights, device));
+  LORSA_ASSIGN_OR_RETURN(checkpoint.state.counts,
+                         ReadJson(fs, JoinPath(path, kCountsFile), &ParseTrainingCounts));
+  const TrainingCounts& counts = checkpoint.state.counts;
+  checkpoint.state.adam.steps = counts.step - counts.skipped_batches;
+  return checkpoint;
+}
+
+}  // namespace lorsa::trainer

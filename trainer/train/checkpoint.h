@@ -1,0 +1,51 @@
+// Checkpoints on disk (docs/checkpoint_format.md).
+#ifndef LORSA_TRAINER_TRAIN_CHECKPOINT_H_
+#define LORSA_TRAINER_TRAIN_CHECKPOINT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/file_system.h"
+#include "trainer/train/checkpoint_config.h"
+#include "trainer/train/training_state.h"
+
+namespace lorsa::trainer {
+
+// What bit-exactness depends on.
+struct Environment {
+  std::string build;            // version of this program and compiler
+  std::string instruction_set;  // "AVX2", "AVX512", … as libtorch chose
+  int64_t threads = 0;
+  std::string torch;
+
+  bool operator==(const Environment&) const = default;
+};
+
+// That of this process, with libtorch's current number of threads.
+Environment CurrentEnvironment();
+
+struct Checkpoint {
+  CheckpointConfig config;
+  TrainingState state;
+  Environment environment;
+};
+
+// "step-000001000"
+std::string CheckpointFolderName(int64_t step);
+
+// Writes the checkpoint as the folder `path`, replacing what is there, and returns the sha256 of
+// its manifest, hex. ABORTED naming the tensor if one is not finite; else the file system's error,
+// after which what was written is gone.
+absl::StatusOr<std::string> WriteCheckpoint(FileSystem& fs, const std::string& path,
+                                            const Checkpoint& checkpoint, absl::Time created);
+
+// Reads a checkpoint to train on. DATA_LOSS, naming the file and what is wrong, if anything does
+// not match its checksum or its configuration. Throws c10::Error.
+absl::StatusOr<Checkpoint> ReadCheckpoint(FileSystem& fs, const std::string& path,
+                                          at::Device device);
+
+}  // namespace lorsa::trainer
+
+#endif  // LORSA_TRAINER_TRAIN_CHECKPOINT_H_

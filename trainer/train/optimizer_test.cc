@@ -1,0 +1,117 @@
+// Adam, the gradient's norm, and 40 steps of both on real activations against the golden file.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "trainer/lorsa/fixtures.h"
+#include "trainer/lorsa/reference_lorsa.h"
+#include "trainer/train/adam.h"
+#include "trainer/train/gradients.h"
+
+namespace lorsa::trainer {
+namespace {
+
+LorsaConfig Tiny() {
+  return {.d_model = 2, .n_ov_heads = 2, .n_qk_heads = 1, .d_qk = 2, .top_k = 1, .attn_scale = 1};
+}
+
+TEST(AdamTest, TwoStepsByHandWithTheFactorOnTheQkCircuitOnly) {
+  const LorsaConfig config = Tiny();
+  LorsaParameters parameters = ZeroParameters(config, at::kCPU);
+  LorsaParameters gradients = ZeroParameters(config, at::kCPU);
+  AdamState state = NewAdamState(config, at::kCPU);
+  const AdamOptions options{.beta1 = 0.9, .beta2 = 0.99, .epsilon = 0.1};
+  double m = 0, v = 0, expected = 0;
+  for (const double g : {2.0, -1.0}) {
+    gradients.b_v.fill_(g);
+    gradients.b_q.fill_(g);
+    ApplyAdam(config, options, /*learning_rate=*/0.5, /*qk_factor=*/0.1, gradients, parameters,
+              state);
+    m = 0.9 * m + 0.1 * g;
+    v = 0.99 * v + 0.01 * g * g;
+    const double m_hat = m / (1 - std::pow(0.9, state.steps));
+    const double v_hat = v / (1 - std::pow(0.99, state.steps));
+    expected -= 0.5 * m_hat / (std::sqrt(v_hat) + 0.1);
+  }
+  EXPECT_EQ(state.steps, 2);
+  EXPECT_NEAR(parameters.b_v[0].item<double>(), expected, 1e-6);
+  EXPECT_NEAR(parameters.b_q[0][0].item<double>(), expected * 0.1, 1e-7);
+  EXPECT_EQ(parameters.w_o.abs().max().item<double>(), 0);
+}
+
+TEST(GradientsTest, NormClippingAndNonFinite) {
+  const LorsaConfig config = Tiny();
+  LorsaParameters gradients = ZeroParameters(config, at::kCPU);
+  gradients.b_v[0] = 3;
+  gradients.w_o[1][1] = 4;
+  EXPECT_DOUBLE_EQ(GlobalNorm(config, gradients), 5);
+  ClipToNorm(config, 5, /*max_norm=*/0, gradients);
+  EXPECT_DOUBLE_EQ(GlobalNorm(config, gradients), 5);
+  ClipToNorm(config, 5, /*max_norm=*/6, gradients);
+  EXPECT_DOUBLE_EQ(GlobalNorm(config, gradients), 5);
+  ClipToNorm(config, 5, /*max_norm=*/1, gradients);
+  EXPECT_NEAR(GlobalNorm(config, gradients), 1, 1e-6);
+  EXPECT_EQ(FirstNonFinite(config, gradients), "");
+  gradients.w_v[0][1] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(FirstNonFinite(config, gradients), "W_V");
+  EXPECT_FALSE(std::isfinite(GlobalNorm(config, gradients)));
+}
+
+TEST(GradientsTest, LargeFiniteGradientsHaveAFiniteNorm) {
+  const LorsaConfig config = Tiny();
+  LorsaParameters gradients = ZeroParameters(config, at::kCPU);
+  gradients.w_q.fill_(1e38);
+  EXPECT_TRUE(std::isfinite(GlobalNorm(config, gradients)));
+}
+
+// Inputs and targets of step `i` of the trajectory, scaled; position 0 is never a target.
+Batch TrajectoryBatch(const Fixture& fixture, int64_t i) {
+  const auto rows = [&](const char* name, const char* scale) {
+    const at::Tensor& all = fixture.At(name);
+    const int64_t batch = fixture.description.at("batch");
+    return all.narrow(0, batch * i % all.size(0), batch).to(at::kFloat) *
+           fixture.description.at(scale).get<double>();
+  };
+  Batch batch{.x = rows("x", "scale_in"), .y = rows("y", "scale_out")};
+  batch.mask = at::ones({batch.x.size(0), batch.x.size(1)}, at::kBool);
+  batch.mask.select(1, 0).fill_(false);
+  return batch;
+}
+
+TEST(TrajectoryTest, FortyAdamStepsOnRealActivationsAgree) {
+  const Fixture fixture = LoadFixture("trajectory");
+  const LorsaConfig config = fixture.Config();
+  const LorsaParameters initial = fixture.Parameters(config, "init.");
+  LorsaParameters parameters = initial;
+  for (const ParameterSpec& spec : ParameterSpecs(config)) {
+    parameters.*spec.member = (initial.*spec.member).clone();
+  }
+  AdamState state = NewAdamState(config, at::kCPU);
+  ReferenceLorsa model(config);
+  const nlohmann::json& adam = fixture.description.at("optimizer");
+  const std::vector<double> losses = fixture.description.at("loss_per_step");
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const StepResult step = model.ForwardBackward(parameters, TrajectoryBatch(fixture, i));
+    EXPECT_NEAR(step.loss, losses[i], 1e-4 * losses[i]) << "step " << i;
+    const double warm = adam.at("warmup_steps").get<double>();
+    const double rate = adam.at("lr").get<double>() * std::min(1.0, (i + 1) / warm);
+    ApplyAdam(config,
+              {.beta1 = adam.at("betas").at(0),
+               .beta2 = adam.at("betas").at(1),
+               .epsilon = adam.at("eps")},
+              rate, /*qk_factor=*/1, step.gradients, parameters, state);
+  }
+  const LorsaParameters final = fixture.Parameters(config, "final.");
+  for (const ParameterSpec& spec : ParameterSpecs(config)) {
+    const at::Tensor& expected = final.*spec.member;
+    const double error = (parameters.*spec.member - expected).norm().item<double>();
+    const double movement = (expected - initial.*spec.member).norm().item<double>();
+    EXPECT_LE(error, 1e-3 * movement) << spec.name;
+  }
+}
+
+}  // namespace
+}  // namespace lorsa::trainer

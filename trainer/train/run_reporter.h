@@ -1,0 +1,50 @@
+// What a run tells its host while it goes: progress and metric points.
+#ifndef LORSA_TRAINER_TRAIN_RUN_REPORTER_H_
+#define LORSA_TRAINER_TRAIN_RUN_REPORTER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "trainer/lorsa/lorsa_kernel.h"
+#include "trainer/train/run_host.h"
+#include "trainer/train/train_config.h"
+#include "trainer/train/training_state.h"
+
+namespace lorsa::trainer {
+
+// What one optimiser step did, besides changing the weights.
+struct StepReport {
+  double loss = 0;
+  double l0 = 0;  // active heads per target
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  absl::Duration elapsed;  // from the end of the step before
+  absl::Duration waited;   // of this, for data
+};
+
+// One thread. `config` and `host` outlive it.
+class RunReporter {
+ public:
+  RunReporter(const TrainConfig& config, RunHost& host) : config_(config), host_(host) {}
+
+  // The run does something else now: see Progress.phase.
+  void Phase(absl::string_view phase, const TrainingCounts& counts);
+  // Metrics by the names of docs/metrics.md; those that are not finite are left out.
+  void Step(const StepReport& report, const TrainingCounts& counts);
+  void Evaluation(std::map<std::string, double> values, const TrainingCounts& counts);
+
+ private:
+  void Send(MetricKind kind, std::map<std::string, double> values, const TrainingCounts& counts);
+  void SendProgress(const TrainingCounts& counts);
+
+  const TrainConfig& config_;
+  RunHost& host_;
+  Progress progress_;
+};
+
+}  // namespace lorsa::trainer
+
+#endif  // LORSA_TRAINER_TRAIN_RUN_REPORTER_H_

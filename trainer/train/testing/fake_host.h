@@ -1,0 +1,65 @@
+// A RunHost in memory: sequences from a SyntheticSet, checkpoints in a folder of its own, and every
+// report kept for the test to look at.
+#ifndef LORSA_TRAINER_TRAIN_TESTING_FAKE_HOST_H_
+#define LORSA_TRAINER_TRAIN_TESTING_FAKE_HOST_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/train/run_host.h"
+#include "trainer/train/testing/synthetic_set.h"
+
+namespace lorsa::trainer {
+
+class FakeHost final : public RunHost {
+ public:
+  // `folder` is emptied; checkpoints go to folder/checkpoints. `set` outlives the host.
+  FakeHost(const SyntheticSet& set, uint64_t seed, const std::string& folder);
+
+  // --- What happens to the run ---
+  std::function<StopRequest()> on_poll = [] { return StopRequest::kNone; };
+  // Before a checkpoint is published; an error refuses it.
+  std::function<absl::Status(const StagedCheckpoint&)> on_publish = [](const StagedCheckpoint&) {
+    return absl::OkStatus();
+  };
+  std::function<void()> on_sleep = [] {};
+  std::string staging;  // folder/staging
+
+  // --- What the run did ---
+  std::vector<MetricPoint> metrics;
+  std::vector<Progress> progress;
+  std::vector<StagedCheckpoint> published;
+  std::vector<std::string> waiting;
+  std::vector<std::string> warnings;
+  // Folders of what was published, newest first.
+  std::vector<std::string> CheckpointFolders() const;
+  std::string CheckpointFolder(int64_t step) const;
+  std::vector<MetricPoint> Points(MetricKind kind) const;
+
+  absl::StatusOr<std::unique_ptr<SequenceSource>> OpenTraining(int64_t cursor) override;
+  absl::StatusOr<std::unique_ptr<SequenceSource>> OpenHeldOut() override;
+  absl::StatusOr<std::string> LoadAttentionWeights() override;
+  void ReportMetrics(const MetricPoint& point) override { metrics.push_back(point); }
+  void ReportProgress(const Progress& p) override { progress.push_back(p); }
+  void ReportWaiting(absl::string_view condition) override;
+  void ReportWarning(absl::string_view message) override;
+  std::string staging_folder() override { return staging; }
+  absl::Status PublishCheckpoint(const StagedCheckpoint& checkpoint) override;
+  StopRequest stop_requested() override { return on_poll(); }
+  absl::Time Now() override { return now_ += absl::Milliseconds(1); }
+  void Sleep(absl::Duration duration) override;
+  FileSystem& file_system() override { return fs_; }
+
+ private:
+  const SyntheticSet& set_;
+  const uint64_t seed_;
+  const std::string folder_;
+  PosixFileSystem fs_;
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+}  // namespace lorsa::trainer
+
+#endif  // LORSA_TRAINER_TRAIN_TESTING_FAKE_HOST_H_

@@ -1,0 +1,295 @@
+#include "trainer/train/training_run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "trainer/lorsa/reference_lorsa.h"
+#include "trainer/lorsa/torch_guard.h"
+#include "trainer/train/adam.h"
+#include "trainer/train/batch_reader.h"
+#include "trainer/train/checkpoint.h"
+#include "trainer/train/evaluation.h"
+#include "trainer/train/gradients.h"
+#include "trainer/train/initialization.h"
+#include "trainer/train/run_reporter.h"
+#include "trainer/train/schedule.h"
+#include "trainer/train/training_state.h"
+
+namespace lorsa::trainer {
+namespace {
+
+constexpr absl::Duration kDiskFullRetryInterval = absl::Seconds(5);
+constexpr char kDiskFull[] = "DISK_FULL";
+
+RunOutcome::Kind OutcomeOf(StopRequest stop) {
+  switch (stop) {
+    case StopRequest::kPause:
+      return RunOutcome::Kind::kPaused;
+    case StopRequest::kDrain:
+      return RunOutcome::Kind::kDrained;
+    case StopRequest::kCancel:
+      return RunOutcome::Kind::kCancelled;
+    case StopRequest::kNone:
+      break;
+  }
+  return RunOutcome::Kind::kSucceeded;
+}
+
+void ConfigureLibtorch(const TrainConfig& config) {
+  at::set_num_threads(config.threads);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // Deterministic mode would also fill every new tensor with NaN, a pass over memory each time.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(const TrainConfig& config, RunHost& host)
+      : config_(config), host_(host), reporter_(config, host), kernel_(config.lorsa) {}
+
+  absl::StatusOr<RunOutcome> Run(absl::Span<const std::string> checkpoint_folders) {
+    const absl::Status started = Start(checkpoint_folders);
+    if (absl::IsCancelled(started) && Stopping()) {
+      return Outcome(OutcomeOf(host_.stop_requested()), "Stopped before there were weights.");
+    }
+    LORSA_RETURN_IF_ERROR(started);
+    const absl::Status status = TrainToTheEnd();
+    if (status.ok()) return Outcome(RunOutcome::Kind::kSucceeded, "");
+    // The host answers CANCELLED when it broke a wait off because of a stop request.
+    if (absl::IsCancelled(status) && Stopping()) return Stop();
+    return status;
+  }
+
+ private:
+  // --- Beginning and end ---
+
+  absl::Status Start(absl::Span<const std::string> checkpoint_folders) {
+    reporter_.Phase("initializing", state_.counts);
+    for (const std::string& folder : checkpoint_folders) {
+      absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(host_.file_system(), folder, device_);
+      if (checkpoint.ok()) return Resume(folder, *std::move(checkpoint));
+      host_.ReportWarning(
+          absl::StrCat("A checkpoint is not used: ", checkpoint.status().message()));
+    }
+    state_.counts.seed = config_.seed;
+    state_.adam = NewAdamState(config_.lorsa, device_);
+    state_.tokens_since_fired =
+        at::zeros({config_.lorsa.n_ov_heads}, at::device(device_).dtype(at::kLong));
+    LORSA_ASSIGN_OR_RETURN(state_.parameters,
+                           InitializeParameters(config_, host_, kernel_, device_));
+    return absl::OkStatus();
+  }
+
+  absl::Status Resume(const std::string& folder, Checkpoint checkpoint) {
+    const TrainingCounts& counts = checkpoint.state.counts;
+    if (FormatCheckpointConfig(checkpoint.config) !=
+            FormatCheckpointConfig(CheckpointConfigOf(config_)) ||
+        counts.seed != config_.seed ||
+        counts.sequences_consumed != counts.step * config_.sequences_per_step) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          folder, " is a checkpoint of another configuration; start a new run without it."));
+    }
+    if (!(checkpoint.environment == CurrentEnvironment())) {
+      host_.ReportWarning(absl::StrCat(
+          folder, " was written with another build, instruction set or number of threads; the run ",
+          "goes on, but not bit for bit as it would have there."));
+    }
+    state_ = std::move(checkpoint.state);
+    checkpointed_step_ = state_.counts.step;
+    return absl::OkStatus();
+  }
+
+  RunOutcome Outcome(RunOutcome::Kind kind, std::string message) const {
+    return {.kind = kind, .step = state_.counts.step, .tokens = Tokens(), .message = message};
+  }
+
+  // A pause or a drain leaves a checkpoint of where the run stands.
+  absl::StatusOr<RunOutcome> Stop() {
+    if (host_.stop_requested() == StopRequest::kCancel) {
+      return Outcome(RunOutcome::Kind::kCancelled, "");
+    }
+    const absl::Status status =
+        checkpointed_step_ == state_.counts.step ? absl::OkStatus() : TakeCheckpoint();
+    const RunOutcome::Kind kind = OutcomeOf(host_.stop_requested());
+    if (status.ok() || kind == RunOutcome::Kind::kCancelled) return Outcome(kind, "");
+    if (!absl::IsResourceExhausted(status) && !absl::IsCancelled(status)) return status;
+    return Outcome(kind, absl::StrCat("Stopped without a new checkpoint: ", status.message()));
+  }
+
+  // --- The loop ---
+
+  // CANCELLED once a stop is requested.
+  absl::Status TrainToTheEnd() {
+    while (true) {
+      LORSA_RETURN_IF_ERROR(CheckStop());
+      if (IsDue(config_.evaluation_interval_steps()) &&
+          state_.counts.evaluated_step != state_.counts.step) {
+        LORSA_RETURN_IF_ERROR(EvaluateNow());
+      }
+      if (IsDue(config_.checkpoint_interval_steps()) && checkpointed_step_ != state_.counts.step) {
+        LORSA_RETURN_IF_ERROR(TakeCheckpoint());
+      }
+      if (state_.counts.step >= config_.total_steps()) return absl::OkStatus();
+      LORSA_RETURN_IF_ERROR(TakeStep());
+    }
+  }
+
+  absl::Status TakeStep() {
+    if (training_ == nullptr) LORSA_RETURN_IF_ERROR(BeginTraining());
+    LORSA_ASSIGN_OR_RETURN(const LoadedBatch loaded, training_->Next(config_.sequences_per_step));
+    if (static_cast<int64_t>(loaded.sequences.size()) < config_.sequences_per_step) {
+      return absl::InternalError("The source of training sequences ended; it must not.");
+    }
+    StepReport report{.waited = loaded.waited};
+    if (loaded.targets > 0) LORSA_RETURN_IF_ERROR(Learn(loaded, report));
+    state_.counts.skipped_batches += loaded.targets == 0;
+    state_.counts.sequences_consumed += config_.sequences_per_step;
+    ++state_.counts.step;
+    const absl::Time now = host_.Now();
+    report.elapsed = now - std::exchange(step_began_, now);
+    if (loaded.targets > 0) reporter_.Step(report, state_.counts);
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginTraining() {
+    reporter_.Phase("training", state_.counts);
+    step_began_ = host_.Now();
+    LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenTraining(state_.counts.sequences_consumed));
+    training_ = std::make_unique<BatchReader>(config_, host_, std::move(source), device_);
+    return absl::OkStatus();
+  }
+
+  absl::Status Learn(const LoadedBatch& loaded, StepReport& report) {
+    StepResult step = kernel_.ForwardBackward(state_.parameters, loaded.batch);
+    report.loss = step.loss;
+    report.l0 = static_cast<double>(step.active_heads) / static_cast<double>(step.targets);
+    report.gradient_norm = GlobalNorm(config_.lorsa, step.gradients);
+    report.learning_rate = LearningRate(config_, state_.counts.step);
+    LORSA_RETURN_IF_ERROR(CheckFinite(loaded, step, report));
+    ClipToNorm(config_.lorsa, report.gradient_norm, config_.max_gradient_norm, step.gradients);
+    ApplyAdam(
+        config_.lorsa,
+        {.beta1 = config_.adam_beta1, .beta2 = config_.adam_beta2, .epsilon = config_.adam_epsilon},
+        report.learning_rate, config_.qk_learning_rate_factor, step.gradients, state_.parameters,
+        state_.adam);
+    state_.tokens_since_fired.add_(config_.tokens_per_step()).masked_fill_(step.fired, 0);
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckFinite(const LoadedBatch& loaded, const StepResult& step,
+                           const StepReport& report) const {
+    if (std::isfinite(step.loss) && std::isfinite(report.gradient_norm)) return absl::OkStatus();
+    const std::string what =
+        std::isfinite(step.loss)
+            ? absl::StrCat("The gradient of ", FirstNonFinite(config_.lorsa, step.gradients))
+            : std::string("The loss");
+    return absl::AbortedError(absl::StrCat(what, " is NaN or Inf at step ", state_.counts.step + 1,
+                                           ", on ", SequencesText(loaded.sequences),
+                                           "; lower the learning rate or set max_gradient_norm."));
+  }
+
+  // --- Evaluations and checkpoints ---
+
+  absl::Status EvaluateNow() {
+    reporter_.Phase("evaluating", state_.counts);
+    LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenHeldOut());
+    BatchReader reader(config_, host_, std::move(source), device_);
+    LORSA_ASSIGN_OR_RETURN(auto values,
+                           Evaluate(kernel_, state_.parameters, reader, config_.sequences_per_step,
+                                    config_.output_scale(), [this] { return Stopping(); }));
+    TrainingCounts& counts = state_.counts;
+    if (!std::isfinite(values.at("fvu"))) {
+      return absl::AbortedError(absl::StrCat("The held-out error is NaN or Inf at step ",
+                                             counts.step, "; lower the learning rate."));
+    }
+    counts.evaluated_step = counts.step;
+    counts.fvu = values.at("fvu");
+    counts.best_fvu = std::min(counts.best_fvu.value_or(*counts.fvu), *counts.fvu);
+    reporter_.Evaluation(std::move(values), counts);
+    ResumeTrainingPhase();
+    return absl::OkStatus();
+  }
+
+  // A full disk is waited out: RESOURCE_EXHAUSTED only if a stop was requested meanwhile.
+  absl::Status TakeCheckpoint() {
+    reporter_.Phase("checkpointing", state_.counts);
+    absl::Status status = WriteAndPublish();
+    const bool waits = absl::IsResourceExhausted(status) && !Stopping();
+    if (waits) host_.ReportWaiting(kDiskFull);
+    while (absl::IsResourceExhausted(status) && !Stopping()) {
+      host_.Sleep(kDiskFullRetryInterval);
+      status = WriteAndPublish();
+    }
+    if (waits) host_.ReportWaiting("");
+    LORSA_RETURN_IF_ERROR(status);
+    checkpointed_step_ = state_.counts.step;
+    ResumeTrainingPhase();
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteAndPublish() {
+    const TrainingCounts& counts = state_.counts;
+    const std::string folder = CheckpointFolderName(counts.step);
+    const std::string path = JoinPath(host_.staging_folder(), folder);
+    const Checkpoint checkpoint{.config = CheckpointConfigOf(config_),
+                                .state = state_,
+                                .environment = CurrentEnvironment()};
+    LORSA_ASSIGN_OR_RETURN(const std::string sha256,
+                           WriteCheckpoint(host_.file_system(), path, checkpoint, host_.Now()));
+    const bool evaluated = counts.evaluated_step == counts.step;
+    return host_.PublishCheckpoint({.folder = folder,
+                                    .path = path,
+                                    .step = counts.step,
+                                    .tokens = Tokens(),
+                                    .manifest_sha256 = sha256,
+                                    .fvu = evaluated ? counts.fvu : std::nullopt,
+                                    .scheduled = IsDue(config_.checkpoint_interval_steps())});
+  }
+
+  // Time spent evaluating or writing is not training's.
+  void ResumeTrainingPhase() {
+    if (training_ == nullptr) return;
+    step_began_ = host_.Now();
+    reporter_.Phase("training", state_.counts);
+  }
+
+  // --- Small things ---
+
+  bool IsDue(int64_t interval) const {
+    return state_.counts.step % interval == 0 || state_.counts.step >= config_.total_steps();
+  }
+  int64_t Tokens() const { return state_.counts.sequences_consumed * config_.set.context; }
+  bool Stopping() { return host_.stop_requested() != StopRequest::kNone; }
+  absl::Status CheckStop() {
+    return Stopping() ? absl::CancelledError("A stop was requested.") : absl::OkStatus();
+  }
+
+  const TrainConfig& config_;
+  RunHost& host_;
+  RunReporter reporter_;
+  ReferenceLorsa kernel_;
+  const at::Device device_ = at::kCPU;
+  TrainingState state_;
+  std::unique_ptr<BatchReader> training_;  // opened at the first step
+  absl::Time step_began_;
+  std::optional<int64_t> checkpointed_step_;  // of the newest checkpoint
+};
+
+}  // namespace
+
+absl::StatusOr<RunOutcome> RunTraining(const TrainConfig& config, RunHost& host,
+                                       absl::Span<const std::string> checkpoint_folders) {
+  LORSA_RETURN_IF_ERROR(ValidateTrainConfig(config));
+  return GuardTorch([&] {
+    ConfigureLibtorch(config);
+    return TrainingRun(config, host).Run(checkpoint_folders);
+  });
+}
+
+}  // namespace lorsa::trainer

@@ -1,0 +1,311 @@
+#include "trainer/train/training_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "trainer/train/checkpoint.h"
+#include "trainer/train/testing/fake_host.h"
+
+namespace lorsa::trainer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Requests `request` at poll number `at` and from then on.
+std::function<StopRequest()> StopAtPoll(int64_t at, StopRequest request) {
+  return [at, request, polls = int64_t{0}]() mutable {
+    return ++polls >= at ? request : StopRequest::kNone;
+  };
+}
+
+class TrainingRunTest : public testing::Test {
+ protected:
+  // A folder of its own for each host of each test.
+  FakeHost NewHost(const std::string& name) {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    return FakeHost(set_, config_.seed, testing::TempDir() + info->name() + "_" + name);
+  }
+
+  std::string FileOf(const FakeHost& host, int64_t step, const std::string& name) {
+    auto contents = ReadFile(fs_, JoinPath(host.CheckpointFolder(step), name), 1 << 20);
+    EXPECT_TRUE(contents.ok()) << contents.status();
+    return contents.value_or("");
+  }
+
+  void ExpectSameCheckpoint(const FakeHost& a, const FakeHost& b, int64_t step) {
+    for (const char* file :
+         {"lorsa.safetensors", "state.safetensors", "config.json", "state.json"}) {
+      EXPECT_EQ(FileOf(a, step, file), FileOf(b, step, file)) << "step " << step << " " << file;
+    }
+  }
+
+  PosixFileSystem fs_;
+  SyntheticSet set_ = MakeSyntheticSet(160);
+  TrainConfig config_ = SyntheticConfig(set_);
+};
+
+TEST_F(TrainingRunTest, ReportsEvaluatesAndCheckpointsOnSchedule) {
+  FakeHost host = NewHost("a");
+  const auto outcome = RunTraining(config_, host, {});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, RunOutcome::Kind::kSucceeded);
+  EXPECT_EQ(outcome->step, 20);
+  EXPECT_EQ(outcome->tokens, config_.total_tokens);
+
+  std::vector<int64_t> evaluated, checkpointed;
+  for (const MetricPoint& point : host.Points(MetricKind::kEvaluation)) {
+    evaluated.push_back(point.step);
+  }
+  for (const StagedCheckpoint& checkpoint : host.published) {
+    checkpointed.push_back(checkpoint.step);
+    EXPECT_TRUE(checkpoint.scheduled);
+    EXPECT_EQ(checkpoint.fvu.has_value(), checkpoint.step % 10 == 0);
+    EXPECT_EQ(checkpoint.tokens, checkpoint.step * config_.tokens_per_step());
+  }
+  EXPECT_THAT(evaluated, ElementsAre(0, 10, 20));
+  EXPECT_THAT(checkpointed, ElementsAre(0, 5, 10, 15, 20));
+  EXPECT_EQ(host.Points(MetricKind::kTraining).size(), 20);
+  EXPECT_EQ(host.progress.back().step, 20);
+  EXPECT_EQ(host.progress.back().total_tokens, config_.total_tokens);
+}
+
+TEST_F(TrainingRunTest, TrainingLowersTheHeldOutError) {
+  config_.total_tokens *= 10;
+  FakeHost host = NewHost("a");
+  ASSERT_TRUE(RunTraining(config_, host, {}).ok());
+  const auto points = host.Points(MetricKind::kEvaluation);
+  EXPECT_LT(points.back().values.at("fvu"), 0.7 * points.front().values.at("fvu"));
+}
+
+TEST_F(TrainingRunTest, EveryInitialisationTrains) {
+  for (const Initialization initialization :
+       {Initialization::kRandom, Initialization::kFromAttention, Initialization::kDataSampled}) {
+    config_.initialization = initialization;
+    FakeHost host = NewHost("a");
+    const auto outcome = RunTraining(config_, host, {});
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    const auto points = host.Points(MetricKind::kEvaluation);
+    EXPECT_LT(points.back().values.at("fvu"), points.front().values.at("fvu"));
+  }
+}
+
+// Killed at any step: a later run that has only the checkpoints before it ends with the same bits.
+TEST_F(TrainingRunTest, ResumedFromAnyCheckpointEndsWithTheSameBits) {
+  FakeHost whole = NewHost("whole");
+  ASSERT_TRUE(RunTraining(config_, whole, {}).ok());
+  for (const int64_t step : {0, 5, 15}) {
+    FakeHost resumed = NewHost("resumed");
+    const auto outcome = RunTraining(config_, resumed, {whole.CheckpointFolder(step)});
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(resumed.published.front().step, step + 5);
+    for (int64_t later = step + 5; later <= 20; later += 5) {
+      ExpectSameCheckpoint(whole, resumed, later);
+    }
+  }
+}
+
+TEST_F(TrainingRunTest, PausedAtRandomMomentsEndsWithTheSameBits) {
+  FakeHost whole = NewHost("whole");
+  ASSERT_TRUE(RunTraining(config_, whole, {}).ok());
+  std::mt19937 random(5);
+  FakeHost host = NewHost("paused");
+  int pauses = 0;
+  while (true) {
+    // Polls happen once a step and once for each batch of an evaluation.
+    host.on_poll = StopAtPoll(1 + random() % 50, StopRequest::kPause);
+    const auto outcome = RunTraining(config_, host, host.CheckpointFolders());
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    if (outcome->kind == RunOutcome::Kind::kSucceeded) break;
+    ASSERT_EQ(outcome->kind, RunOutcome::Kind::kPaused);
+    EXPECT_EQ(host.published.back().step, outcome->step);
+    ASSERT_LT(++pauses, 100);
+  }
+  EXPECT_GT(pauses, 2);
+  ExpectSameCheckpoint(whole, host, 20);
+  // Each evaluation was made, and gave the same.
+  std::map<int64_t, double> fvu, expected;
+  for (const MetricPoint& p : host.Points(MetricKind::kEvaluation))
+    fvu[p.step] = p.values.at("fvu");
+  for (const MetricPoint& p : whole.Points(MetricKind::kEvaluation)) {
+    expected[p.step] = p.values.at("fvu");
+  }
+  EXPECT_EQ(fvu, expected);
+}
+
+TEST_F(TrainingRunTest, APauseMakesAnExtraCheckpointAndACancelNone) {
+  FakeHost host = NewHost("a");
+  host.on_poll = [&] {
+    return host.Points(MetricKind::kTraining).size() == 3 ? StopRequest::kDrain
+                                                          : StopRequest::kNone;
+  };
+  const auto drained = RunTraining(config_, host, {});
+  ASSERT_TRUE(drained.ok()) << drained.status();
+  EXPECT_EQ(drained->kind, RunOutcome::Kind::kDrained);
+  EXPECT_EQ(host.published.back().step, 3);
+  EXPECT_FALSE(host.published.back().scheduled);
+
+  host.on_poll = [] { return StopRequest::kCancel; };
+  const auto cancelled = RunTraining(config_, host, host.CheckpointFolders());
+  ASSERT_TRUE(cancelled.ok()) << cancelled.status();
+  EXPECT_EQ(cancelled->kind, RunOutcome::Kind::kCancelled);
+  EXPECT_EQ(host.published.size(), 2);
+}
+
+TEST_F(TrainingRunTest, ADamagedNewestCheckpointGivesWayToTheOneBefore) {
+  FakeHost whole = NewHost("whole");
+  ASSERT_TRUE(RunTraining(config_, whole, {}).ok());
+  // One bit of the newest weights flips.
+  const std::string path = JoinPath(whole.CheckpointFolder(15), "lorsa.safetensors");
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-1, std::ios::end);
+  const char last = static_cast<char>(file.get());
+  file.seekp(-1, std::ios::end);
+  file.put(static_cast<char>(last ^ 1));
+  file.close();
+
+  FakeHost resumed = NewHost("resumed");
+  const auto outcome =
+      RunTraining(config_, resumed, {whole.CheckpointFolder(15), whole.CheckpointFolder(10)});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(resumed.warnings, ElementsAre(HasSubstr(path)));
+  EXPECT_EQ(resumed.published.front().step, 15);
+  ExpectSameCheckpoint(whole, resumed, 20);
+}
+
+TEST_F(TrainingRunTest, ACheckpointOfAnotherConfigurationIsRefused) {
+  FakeHost host = NewHost("a");
+  ASSERT_TRUE(RunTraining(config_, host, {}).ok());
+  config_.lorsa.top_k = 2;
+  const auto outcome = RunTraining(config_, host, {host.CheckpointFolder(10)});
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition) << outcome.status();
+}
+
+TEST_F(TrainingRunTest, AFullDiskAtPublicationIsWaitedOut) {
+  FakeHost host = NewHost("a");
+  int refusals = 3;
+  host.on_publish = [&](const StagedCheckpoint& checkpoint) {
+    return checkpoint.step == 5 && refusals-- > 0 ? absl::ResourceExhaustedError("no space left")
+                                                  : absl::OkStatus();
+  };
+  int sleeps = 0;
+  host.on_sleep = [&] { ++sleeps; };
+  const auto outcome = RunTraining(config_, host, {});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, RunOutcome::Kind::kSucceeded);
+  EXPECT_THAT(host.waiting, ElementsAre("DISK_FULL", ""));
+  EXPECT_EQ(sleeps, 3);
+  EXPECT_EQ(host.published.size(), 5);
+}
+
+TEST_F(TrainingRunTest, AStopEndsTheWaitForAFullDisk) {
+  FakeHost host = NewHost("a");
+  host.on_publish = [&](const StagedCheckpoint& checkpoint) {
+    return checkpoint.step == 5 ? absl::ResourceExhaustedError("no space left") : absl::OkStatus();
+  };
+  host.on_sleep = [&] { host.on_poll = [] { return StopRequest::kPause; }; };
+  const auto outcome = RunTraining(config_, host, {});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, RunOutcome::Kind::kPaused);
+  EXPECT_THAT(outcome->message, HasSubstr("no space left"));
+  EXPECT_EQ(host.published.back().step, 0);
+}
+
+// A real file system with no room left while the files are written.
+TEST_F(TrainingRunTest, AFullDiskWhileWritingIsWaitedOut) {
+  FakeHost host = NewHost("a");
+  host.staging = testing::TempDir() + "full_staging";
+  ASSERT_TRUE(fs_.CreateDirectories(host.staging).ok());
+  ASSERT_EQ(mount("tmpfs", host.staging.c_str(), "tmpfs", 0, "size=128k"), 0);
+  const std::string filler = JoinPath(host.staging, "filler");
+  std::ofstream(filler) << std::string(120 << 10, 'x');
+  host.on_sleep = [&] { fs_.Remove(filler).IgnoreError(); };
+  // The folder cannot be renamed away from its file system; that it was written is enough.
+  host.on_publish = [&](const StagedCheckpoint& checkpoint) -> absl::Status {
+    EXPECT_TRUE(ReadCheckpoint(fs_, checkpoint.path, at::kCPU).ok());
+    return absl::UnavailableError("enough seen");
+  };
+  const auto outcome = RunTraining(config_, host, {});
+  EXPECT_EQ(umount(host.staging.c_str()), 0);
+  EXPECT_EQ(outcome.status().message(), "enough seen");
+  EXPECT_THAT(host.waiting, ElementsAre("DISK_FULL", ""));
+}
+
+TEST_F(TrainingRunTest, AnAllMaskedBatchIsSkippedAndCounted) {
+  FakeHost probe = NewHost("probe");
+  // Mask the sequences of the third batch.
+  const auto source = *probe.OpenTraining(2 * config_.sequences_per_step);
+  for (int64_t i = 0; i < config_.sequences_per_step; ++i) {
+    store::Sequence sequence;
+    ASSERT_TRUE(source->Next(sequence).ok());
+    set_.sequences[sequence.index].mask.assign(config_.set.context, 0);
+  }
+  config_.total_tokens = 4 * config_.tokens_per_step();
+  FakeHost host = NewHost("a");
+  const auto outcome = RunTraining(config_, host, {});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->tokens, config_.total_tokens);
+  std::vector<int64_t> steps;
+  for (const MetricPoint& point : host.Points(MetricKind::kTraining)) steps.push_back(point.step);
+  EXPECT_THAT(steps, ElementsAre(1, 2, 4));
+  EXPECT_EQ(host.metrics.back().step, 4);
+  const auto checkpoint = ReadCheckpoint(fs_, host.CheckpointFolder(4), at::kCPU);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(checkpoint->state.counts.skipped_batches, 1);
+  EXPECT_EQ(checkpoint->state.adam.steps, 3);
+}
+
+TEST_F(TrainingRunTest, NanInTheActivationsIsReportedWithItsSequence) {
+  FakeHost probe = NewHost("probe");
+  // A sequence that the initialisation's sample, bounded by the number of training sequences, sees.
+  store::Sequence sequence;
+  ASSERT_TRUE((*probe.OpenTraining(5))->Next(sequence).ok());
+  set_.sequences[sequence.index].mhsa_input.replace(0, 4, "\x00\x00\xc0\x7f", 4);
+  FakeHost host = NewHost("a");
+  const auto outcome = RunTraining(config_, host, {});
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(outcome.status().message()),
+              HasSubstr(absl::StrCat("Sequence ", sequence.index, " of the activation set")));
+}
+
+TEST_F(TrainingRunTest, DivergenceEndsTheRunBeforeItsStepIsApplied) {
+  config_.learning_rate = 1;
+  config_.adam_epsilon = 1e-30;
+  config_.warmup_fraction = 0;
+  FakeHost host = NewHost("a");
+  // Weights of 1e30 make a finite reconstruction whose square is not.
+  ASSERT_TRUE(RunTraining(config_, host, {}).ok());
+  auto checkpoint = ReadCheckpoint(fs_, host.CheckpointFolder(10), at::kCPU);
+  ASSERT_TRUE(checkpoint.ok());
+  checkpoint->state.parameters.w_o.fill_(1e30);
+  const std::string folder = host.CheckpointFolder(11);
+  checkpoint->state.counts.step = 11;
+  checkpoint->state.counts.sequences_consumed = 11 * config_.sequences_per_step;
+  ASSERT_TRUE(WriteCheckpoint(fs_, folder, *checkpoint, absl::UnixEpoch()).ok());
+  FakeHost resumed = NewHost("resumed");
+  const auto outcome = RunTraining(config_, resumed, {folder});
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kAborted) << outcome.status();
+  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("at step 12, on sequences "));
+  EXPECT_TRUE(resumed.published.empty());
+}
+
+TEST_F(TrainingRunTest, WhatCannotBeIsRefusedByName) {
+  FakeHost host = NewHost("a");
+  TrainConfig config = config_;
+  config.lorsa.top_k = 17;
+  EXPECT_THAT(std::string(RunTraining(config, host, {}).status().message()), HasSubstr("top_k"));
+  config = config_;
+  config.lorsa.d_qk = 6;
+  EXPECT_THAT(std::string(RunTraining(config, host, {}).status().message()), HasSubstr("d_qk"));
+  set_.attention.clear();
+  EXPECT_THAT(std::string(RunTraining(config_, host, {}).status().message()),
+              HasSubstr("attention.safetensors"));
+}
+
+}  // namespace
+}  // namespace lorsa::trainer

@@ -1,0 +1,56 @@
+// Everything that a run carries from one step to the next, and so all that a checkpoint holds.
+#ifndef LORSA_TRAINER_TRAIN_TRAINING_STATE_H_
+#define LORSA_TRAINER_TRAIN_TRAINING_STATE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/lorsa/lorsa_parameters.h"
+#include "trainer/lorsa/tensor_file.h"
+#include "trainer/train/adam.h"
+
+namespace lorsa::trainer {
+
+// The plain numbers: state.json.
+struct TrainingCounts {
+  int64_t step = 0;                // done, skipped ones included
+  int64_t sequences_consumed = 0;  // cursor in the order of `seed`
+  uint64_t seed = 0;
+  int64_t skipped_batches = 0;  // without an unmasked target; the optimiser took the other steps
+  std::optional<int64_t> evaluated_step;  // of the newest evaluation
+  std::optional<double> fvu;              // its held-out FVU
+  std::optional<double> best_fvu;         // the lowest so far
+};
+
+struct TrainingState {
+  LorsaParameters parameters;
+  AdamState adam;
+  at::Tensor tokens_since_fired;  // [H] int64
+  TrainingCounts counts;
+};
+
+std::string FormatTrainingCounts(const TrainingCounts& counts);
+// DATA_LOSS naming the key that does not hold.
+absl::StatusOr<TrainingCounts> ParseTrainingCounts(absl::string_view json);
+
+// Tensors of lorsa.safetensors and of state.safetensors, by the names of the format.
+NamedTensors WeightTensors(const LorsaConfig& config, const LorsaParameters& parameters);
+NamedTensors StateTensors(const LorsaConfig& config, const TrainingState& state);
+
+// Back from the files, moved to `device`. DATA_LOSS naming the tensor whose dtype or shape is not
+// that of the configuration.
+absl::StatusOr<LorsaParameters> ReadWeights(const LorsaConfig& config, const TensorFile& file,
+                                            at::Device device);
+// Moments and counters; `parameters` and `counts` of the result stay empty.
+absl::StatusOr<TrainingState> ReadStateTensors(const LorsaConfig& config, const TensorFile& file,
+                                               at::Device device);
+
+}  // namespace lorsa::trainer
+
+#endif  // LORSA_TRAINER_TRAIN_TRAINING_STATE_H_
