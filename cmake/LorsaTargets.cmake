@@ -17,6 +17,15 @@ if(LORSA_SANITIZE)
   target_compile_options(lorsa_options INTERFACE -fsanitize=${LORSA_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(lorsa_options INTERFACE -fsanitize=${LORSA_SANITIZE})
 endif()
+if(LORSA_SANITIZE STREQUAL "thread")
+  add_library(lorsa_tsan_abseil OBJECT ${CMAKE_SOURCE_DIR}/cmake/tsan_abseil.cc)
+  target_compile_options(lorsa_tsan_abseil PRIVATE -fsanitize=thread)
+  target_sources(lorsa_options INTERFACE $<TARGET_OBJECTS:lorsa_tsan_abseil>)
+  target_link_options(lorsa_options INTERFACE
+    -Wl,--wrap=_ZN4absl7debian35Mutex4LockEv
+    -Wl,--wrap=_ZN4absl7debian35Mutex6UnlockEv
+    -Wl,--wrap=_ZN4absl7debian37CondVar4WaitEPNS0_5MutexE)
+endif()
 
 function(lorsa_library)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
