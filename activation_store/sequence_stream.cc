@@ -72,7 +72,7 @@ class SequenceStreamImpl final : public SequenceStream {
 
   absl::Status Next(Sequence& out) override {
     const absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(this, &SequenceStreamImpl::CanHandOut));
+    while (!CanHandOut()) filled_.Wait(&mutex_);
     if (cancelled_) return absl::CancelledError("the stream was cancelled");
     if (cursor_ >= plan_.end()) {
       return absl::OutOfRangeError("the stream has handed out its last sequence");
@@ -82,6 +82,7 @@ class SequenceStreamImpl final : public SequenceStream {
     std::swap(out, slot.sequence);
     slot.filled = false;
     ++cursor_;
+    freed_.Signal();
     return absl::OkStatus();
   }
 
@@ -93,6 +94,8 @@ class SequenceStreamImpl final : public SequenceStream {
   void Cancel() override {
     const absl::MutexLock lock(&mutex_);
     cancelled_ = true;
+    filled_.SignalAll();
+    freed_.SignalAll();
   }
 
  private:
@@ -116,7 +119,7 @@ class SequenceStreamImpl final : public SequenceStream {
   // The next cursor to read, once a slot is free for it; none when the reader is to end.
   std::optional<int64_t> Claim(Slot*& slot) {
     const absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(this, &SequenceStreamImpl::CanClaim));
+    while (!CanClaim()) freed_.Wait(&mutex_);
     if (cancelled_ || next_claim_ >= plan_.end()) return std::nullopt;
     slot = &SlotOf(next_claim_);
     return next_claim_++;
@@ -129,12 +132,15 @@ class SequenceStreamImpl final : public SequenceStream {
       const absl::MutexLock lock(&mutex_);
       slot->status = std::move(status);
       slot->filled = true;
+      filled_.Signal();
     }
   }
 
   const std::shared_ptr<const ActivationSet> set_;
   const Plan plan_;
   mutable absl::Mutex mutex_;
+  absl::CondVar filled_;  // for the consumer
+  absl::CondVar freed_;   // for the readers: a slot, one of them takes it
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
   int64_t next_claim_ ABSL_GUARDED_BY(mutex_);
   int64_t cursor_ ABSL_GUARDED_BY(mutex_);
