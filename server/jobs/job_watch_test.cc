@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <thread>
+
+#include "absl/synchronization/notification.h"
 
 namespace lorsa::server {
 namespace {
@@ -36,25 +37,19 @@ TEST(JobWatchHubTest, EndedSubscriptionIsNotWokenAndLeavesTheOthers) {
 
 TEST(JobWatchHubTest, NoWakeUpRunsAfterTheSubscriptionHasEnded) {
   JobWatchHub hub;
-  std::atomic<bool> stop = false;
-  std::thread notifier([&] {
-    for (; !stop; std::this_thread::yield()) hub.Notify("a", kJobEvent);
+  absl::Notification entered, go_on;
+  bool late = false;
+  const auto first = hub.Subscribe("a", kJobEvent, [&] {
+    entered.Notify();
+    go_on.WaitForNotification();
   });
-  for (int i = 0; i < 50; ++i) {
-    std::atomic<int> wakes = 0;
-    std::atomic<bool> ended = false;
-    std::atomic<bool> late = false;
-    auto subscription = hub.Subscribe("a", kJobEvent, [&] {
-      if (ended) late = true;
-      ++wakes;
-    });
-    while (wakes == 0) std::this_thread::yield();
-    subscription.reset();
-    ended = true;
-    EXPECT_FALSE(late);
-  }
-  stop = true;
+  auto second = hub.Subscribe("a", kJobEvent, [&] { late = true; });
+  std::thread notifier([&] { hub.Notify("a", kJobEvent); });
+  entered.WaitForNotification();
+  second.reset();  // The notifier has chosen whom to wake, and has not come to this one.
+  go_on.Notify();
   notifier.join();
+  EXPECT_FALSE(late);
 }
 
 }  // namespace
