@@ -65,6 +65,7 @@ def test_lines_come_every_ten_seconds_with_the_rate_of_this_run() -> None:
         now += 4.0
         progress.advance(400)
     progress.end()
+    progress.end()  # nothing new to say
     assert stream.getvalue().splitlines() == [
         "harvest: 2200 of 4000 tokens, 100 tokens/s",
         "harvest: 3000 of 4000 tokens, 100 tokens/s",

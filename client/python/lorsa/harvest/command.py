@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -25,9 +26,7 @@ OUT/layer-12. Model families: Llama, Qwen2, Qwen3, Mistral, GPT-NeoX (Pythia), G
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     parsed = _parser().parse_args(arguments)
-    from lorsa.harvest.source_model import quiet_libraries
-
-    quiet_libraries()
+    _quiet_libraries()
     try:
         _harvest(parsed)
     except LorsaError as error:
@@ -67,6 +66,14 @@ def _harvest(parsed: argparse.Namespace) -> None:
     progress = Bar(sys.stderr) if sys.stderr.isatty() else Lines(sys.stderr, time.monotonic)
     for folder in harvest(options, progress, _now):
         print(f"sealed {folder}: {options.sequences} sequences of {options.context} tokens")
+
+
+def _quiet_libraries() -> None:
+    """Before torch and transformers are imported: no bars and hints between our own lines."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TQDM_DISABLE", "1")
 
 
 def _now() -> str:

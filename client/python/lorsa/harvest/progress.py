@@ -60,6 +60,7 @@ class Lines:
 
     def start(self, total: int, done: int) -> None:
         self._total, self._done, self._before = total, done, done
+        self._shown = -1  # tokens in the newest line
         self._began = self._last = self._clock()
 
     def advance(self, tokens: int) -> None:
@@ -69,9 +70,11 @@ class Lines:
             self._print(now)
 
     def end(self) -> None:
-        self._print(self._clock())
+        if self._shown != self._done:
+            self._print(self._clock())
 
     def _print(self, now: float) -> None:
+        self._shown = self._done
         rate = (self._done - self._before) / max(now - self._began, 1e-9)
         print(
             f"harvest: {self._done} of {self._total} tokens, {rate:.0f} tokens/s",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,14 +55,6 @@ class ModelSource:
         if self.gguf_file:
             return _split_gguf(self.gguf_file)[1]
         return str(getattr(config, "_commit_hash", None) or "local")
-
-
-def quiet_libraries() -> None:
-    """Before transformers is first imported: no progress bars and hints between our own lines."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("TQDM_DISABLE", "1")
 
 
 def _check_gguf(source: ModelSource) -> None:
