@@ -88,16 +88,17 @@ TEST_P(RopeTest, TablesAreTheReferences) {
 INSTANTIATE_TEST_SUITE_P(All, RopeTest, testing::ValuesIn(MathFixtureNames()),
                          [](const auto& info) { return info.param; });
 
-TEST(RopeTest, ARotationKeepsLengthsAndDependsOnTheDistanceOnly) {
-  const RopeTables tables = MakeRopeTables({.base = 100, .rotary_dim = 4}, 8, at::kCPU);
+TEST(RotationTest, KeepsLengthsAndDependsOnTheDistanceOnly) {
   const at::Tensor q = at::arange(6, at::kFloat).view({1, 1, 6}).expand({8, 1, 6});
   for (const bool adjacent : {false, true}) {
-    const at::Tensor turned = ApplyRope(q, tables, adjacent).select(1, 0);
+    const store::Rope rope{.base = 100, .rotary_dim = 4, .adjacent_pairs = adjacent};
+    const at::Tensor turned =
+        ApplyRope(q, MakeRopeTables(rope, 8, at::kCPU), adjacent).select(1, 0);
     EXPECT_TRUE(turned.norm(2, {1}).allclose(q.select(1, 0).norm(2, {1})));
     EXPECT_TRUE(turned.narrow(1, 4, 2).equal(q.select(1, 0).narrow(1, 4, 2)));
+    EXPECT_FALSE(turned[1].allclose(turned[2]));
+    EXPECT_TRUE(turned[1].dot(turned[3]).allclose(turned[5].dot(turned[7]), 1e-5));
   }
-  const at::Tensor turned = ApplyRope(q, tables, false).select(1, 0);
-  EXPECT_TRUE(turned[1].dot(turned[3]).allclose(turned[5].dot(turned[7]), 1e-5));
 }
 
 TEST(TensorFileTest, WhatIsWrittenIsReadInItsOwnType) {

@@ -61,8 +61,10 @@ class TrainingRun {
     LORSA_RETURN_IF_ERROR(started);
     const absl::Status status = TrainToTheEnd();
     if (status.ok()) return Outcome(RunOutcome::Kind::kSucceeded, "");
-    // The host answers CANCELLED when it broke a wait off because of a stop request.
-    if (absl::IsCancelled(status) && Stopping()) return Stop();
+    // CANCELLED from the host broke a wait off because of a stop request, as did RESOURCE_EXHAUSTED
+    // the wait for a full disk.
+    const bool interrupted = absl::IsCancelled(status) || absl::IsResourceExhausted(status);
+    if (interrupted && Stopping()) return Stop();
     return status;
   }
 
@@ -212,6 +214,8 @@ class TrainingRun {
     counts.fvu = values.at("fvu");
     counts.best_fvu = std::min(counts.best_fvu.value_or(*counts.fvu), *counts.fvu);
     reporter_.Evaluation(std::move(values), counts);
+    // A checkpoint of this step, made when a stop broke its evaluation off, lacks these numbers.
+    checkpointed_step_.reset();
     ResumeTrainingPhase();
     return absl::OkStatus();
   }
