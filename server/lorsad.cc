@@ -60,6 +60,12 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.SetResourceQuota(grpc::ResourceQuota("lorsad").Resize(kMaxTransportBytes));
 }
 
+// Where programs on this machine reach a server that listens on `host`.
+std::string LocalHost(const std::string& host) {
+  if (host == "0.0.0.0") return "127.0.0.1";
+  return host == "[::]" ? "[::1]" : host;
+}
+
 void WarnIfReachable(const ListenAddress& address) {
   if (IsLoopback(address.host)) return;
   spdlog::warn(
@@ -164,7 +170,7 @@ absl::Status Lorsad::Listen(const ListenAddress& wanted) {
                                                "name another with --listen"));
   }
   SetServing(false);
-  address_ = absl::StrCat(wanted.host, ":", port);
+  address_ = absl::StrCat(LocalHost(wanted.host), ":", port);
   WarnIfReachable(wanted);
   return absl::OkStatus();
 }
