@@ -12,8 +12,6 @@ from tiny_models import llama, save_model, write_text
 from lorsa.harvest.harvester import HarvestOptions, harvest
 from lorsa.harvest.source_model import ModelSource
 
-NOW = "2026-01-02T03:04:05Z"
-
 
 class NoProgress:
     """Reports to nobody."""
@@ -29,6 +27,12 @@ class NoProgress:
 
 
 @pytest.fixture(scope="session")
+def harvest_date() -> str:
+    """When every harvest of the tests takes place."""
+    return "2026-01-02T03:04:05Z"
+
+
+@pytest.fixture(scope="session")
 def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small Llama with its tokenizer."""
     return save_model(tmp_path_factory.mktemp("llama"), llama())
@@ -41,7 +45,9 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_harvest(llama_folder: Path, text_file: Path) -> Callable[..., list[Path]]:
+def run_harvest(
+    llama_folder: Path, text_file: Path, harvest_date: str
+) -> Callable[..., list[Path]]:
     """Harvests 20 sequences of 16 tokens of the small Llama; keyword arguments change that."""
 
     def run(
@@ -57,6 +63,6 @@ def run_harvest(llama_folder: Path, text_file: Path) -> Callable[..., list[Path]
             "batch": 3,
             "sequences_per_shard": 8,
         }
-        return harvest(HarvestOptions(**(options | changes)), NoProgress(), lambda: NOW)
+        return harvest(HarvestOptions(**(options | changes)), NoProgress(), lambda: harvest_date)
 
     return run

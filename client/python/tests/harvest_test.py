@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 import xxhash
-from conftest import NOW
 from tiny_models import SPECIAL, tokenizer
 from transformers import AutoModelForCausalLM
 
@@ -73,7 +72,9 @@ def test_activations_are_those_of_the_attention_module(folder: Path, llama_folde
     np.testing.assert_allclose(_read(folder, "mhsa_output"), seen["y"], rtol=1e-4, atol=1e-5)
 
 
-def test_manifest_says_what_the_files_hold(folder: Path, llama_folder: Path) -> None:
+def test_manifest_says_what_the_files_hold(
+    folder: Path, llama_folder: Path, harvest_date: str
+) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["format"] == "lorsa-activation-set"
     assert manifest["format_version"] == 1
@@ -83,7 +84,7 @@ def test_manifest_says_what_the_files_hold(folder: Path, llama_folder: Path) -> 
     assert (manifest["d_model"], manifest["context"]) == (48, 16)
     assert (manifest["element_type"], manifest["sequences"]) == ("fp32", 20)
     assert [shard["sequences"] for shard in manifest["shards"]] == [8, 8, 4]
-    assert manifest["created"] == NOW
+    assert manifest["created"] == harvest_date
     for record in [*manifest["shards"], manifest["checksums"], manifest["attention_weights"]]:
         path = folder / record["file"]
         assert (path.stat().st_size, sha256_of(path)) == (record["bytes"], record["sha256"])
