@@ -1,5 +1,6 @@
 // lorsad: holds the durable state of the service and runs its jobs. Exit code 0 after SIGTERM or
 // SIGINT, 1 if it could not start.
+#include <grpc/support/log.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -15,10 +16,18 @@
 namespace lorsa::server {
 namespace {
 
+// What gRPC says of its own accord, in the form of every other line.
+void LogForGrpc(gpr_log_func_args* args) {
+  const auto level =
+      args->severity == GPR_LOG_SEVERITY_ERROR ? spdlog::level::warn : spdlog::level::debug;
+  spdlog::log(level, "event=grpc source={}:{} message={}", args->file, args->line, args->message);
+}
+
 void SetUpLogging(const std::string& level) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("lorsad"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);
   spdlog::set_level(spdlog::level::from_str(level));
+  gpr_set_log_function(LogForGrpc);
 }
 
 int Run(const LorsadOptions& options) {

@@ -61,8 +61,8 @@ absl::StatusOr<std::string> ActivationRoots::Resolve(absl::string_view path) con
                           "): move the set, or start lorsad with another --activation-root")),
                       "OUTSIDE_ACTIVATION_ROOTS");
   }
-  return ForField(canonical.status(), "path").ok() ? canonical
-                                                   : ForField(canonical.status(), "path");
+  if (!canonical.ok()) return ForField(canonical.status(), "path");
+  return canonical;
 }
 
 }  // namespace lorsa::server
