@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pathlib
-import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import grpc
 import grpc_tools
+import lorsa
 import pytest
 from grpc_tools import protoc
 from service import ROOT, Service
@@ -26,7 +26,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
     arguments = [f"-I{ROOT / 'proto'}", f"-I{well_known}", f"--python_out={out}"]
     assert protoc.main(["protoc", *arguments, f"--grpc_python_out={out}", *files]) == 0
-    sys.path.insert(0, str(out))
+    lorsa.__path__.append(str(out / "lorsa"))  # beside the installed package of that name
     names = [f"{name}_pb2" for name in MESSAGES]
     names += [f"{name}_service_pb2{suffix}" for name in SERVICES for suffix in ("", "_grpc")]
     return SimpleNamespace(
