@@ -1,68 +1,91 @@
 #include "job_spec/spec_text.h"
 
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
-#include <google/protobuf/util/json_util.h>
-
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/json_util.h"
 
 namespace lorsa {
 namespace {
 
-// Keeps the first error: the ones after it follow from it.
+constexpr size_t kMaxSpecBytes = 1 << 20;
+constexpr int kMaxDepth = 16;  // of nested messages; the specification has three
+
 class FirstError final : public google::protobuf::io::ErrorCollector {
  public:
-  void AddError(int line, int column, const std::string& message) override {
-    if (message_.empty()) message_ = absl::StrCat(line + 1, ":", column + 1, ": ", message);
+  // Line and column count from 0.
+  void AddError(int line, google::protobuf::io::ColumnNumber column,
+                const std::string& message) override {
+    if (text_.empty()) text_ = absl::StrCat(line + 1, ":", column + 1, ": ", message);
   }
-  const std::string& message() const { return message_; }
+  const std::string& text() const { return text_; }
 
  private:
-  std::string message_;
+  std::string text_;
 };
 
-absl::Status CheckSize(absl::string_view origin, const std::string& text) {
-  if (text.size() <= kMaxSpecBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(origin, ": a specification has at most ",
-                                                 kMaxSpecBytes, " bytes, this one ", text.size()));
+absl::StatusOr<std::string> ReadStream(std::istream& in) {
+  std::string text(kMaxSpecBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.size() > kMaxSpecBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the specification on standard input is longer than ", kMaxSpecBytes,
+                     " bytes: this cannot be a job specification"));
+  }
+  return text;
+}
+
+// A word that is not even part of a specification is taken for the name of a missing file.
+bool IsFile(const std::string& word, FileSystem& fs) {
+  if (!absl::StrContains(word, ":") && !absl::StrContains(word, "{")) return true;
+  return fs.Exists(word).value_or(false);
+}
+
+absl::StatusOr<SpecText> FromFile(const std::string& name, FileSystem& fs) {
+  auto text = ReadFile(fs, name, kMaxSpecBytes);
+  if (absl::IsNotFound(text.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        "there is no file ", name, ": name a file with the specification, '-' to read it from ",
+        "standard input, or write it out, such as 'activation_set: \"demo\" top_k: 64'"));
+  }
+  if (!text.ok()) return text.status();
+  return SpecText{.source = name, .text = *std::move(text), .json = absl::EndsWith(name, ".json")};
 }
 
 }  // namespace
 
-absl::StatusOr<v1::TrainingSpec> ParseTrainingSpecText(absl::string_view origin,
-                                                       const std::string& text) {
-  LORSA_RETURN_IF_ERROR(CheckSize(origin, text));
-  v1::TrainingSpec spec;
+absl::StatusOr<SpecText> ReadSpecText(const std::vector<std::string>& words, std::istream& in,
+                                      FileSystem& fs) {
+  SpecText spec{.source = "the command line", .text = absl::StrJoin(words, " ")};
+  if (words.size() == 1 && words[0] == "-") {
+    spec.source = "standard input";
+    LORSA_ASSIGN_OR_RETURN(spec.text, ReadStream(in));
+  } else if (words.size() == 1 && IsFile(words[0], fs)) {
+    LORSA_ASSIGN_OR_RETURN(spec, FromFile(words[0], fs));
+  }
+  spec.json = spec.json || absl::StartsWith(absl::StripLeadingAsciiWhitespace(spec.text), "{");
+  return spec;
+}
+
+absl::StatusOr<v1::TrainingSpec> ParseSpec(const SpecText& spec) {
+  v1::TrainingSpec parsed;
+  if (spec.json) {
+    const auto status = google::protobuf::util::JsonStringToMessage(spec.text, &parsed);
+    if (status.ok()) return parsed;
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.source, ": ", std::string(status.message())));
+  }
   FirstError error;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
-  if (!parser.ParseFromString(text, &spec)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(origin, ":", error.message(),
-                     " (fields are described in proto/lorsa/v1/training_spec.proto)"));
-  }
-  return spec;
-}
-
-absl::StatusOr<v1::TrainingSpec> ParseTrainingSpecJson(absl::string_view origin,
-                                                       const std::string& json) {
-  LORSA_RETURN_IF_ERROR(CheckSize(origin, json));
-  v1::TrainingSpec spec;
-  const auto status = google::protobuf::util::JsonStringToMessage(json, &spec);
-  if (!status.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(origin, ": ", std::string(status.message()),
-                     " (fields are described in proto/lorsa/v1/training_spec.proto)"));
-  }
-  return spec;
-}
-
-absl::StatusOr<v1::TrainingSpec> ReadTrainingSpec(FileSystem& fs, const std::string& path) {
-  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, kMaxSpecBytes));
-  return absl::EndsWith(path, ".json") ? ParseTrainingSpecJson(path, text)
-                                       : ParseTrainingSpecText(path, text);
+  parser.SetRecursionLimit(kMaxDepth);
+  if (parser.ParseFromString(spec.text, &parsed)) return parsed;
+  return absl::InvalidArgumentError(absl::StrCat(spec.source, ":", error.text()));
 }
 
 }  // namespace lorsa

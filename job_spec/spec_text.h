@@ -1,8 +1,10 @@
-// A training specification as people write it: textproto or JSON, by Protobuf's own parsers.
+// Job specifications as people write them.
 #ifndef LORSA_JOB_SPEC_SPEC_TEXT_H_
 #define LORSA_JOB_SPEC_SPEC_TEXT_H_
 
+#include <istream>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -11,18 +13,22 @@
 
 namespace lorsa {
 
-// Longest specification accepted, in bytes.
-inline constexpr uint64_t kMaxSpecBytes = 1 << 20;
+// The text of a specification and where it came from.
+struct SpecText {
+  std::string source;  // a file's name, "standard input" or "the command line"
+  std::string text;
+  bool json = false;
+};
 
-// INVALID_ARGUMENT naming line, column and what is wrong there; an unknown field is an error.
-// `origin` (a file name) begins the message.
-absl::StatusOr<v1::TrainingSpec> ParseTrainingSpecText(absl::string_view origin,
-                                                       const std::string& text);
-absl::StatusOr<v1::TrainingSpec> ParseTrainingSpecJson(absl::string_view origin,
-                                                       const std::string& json);
+// From the words of a command line: one word is "-" (read `in`), the name of a file, or the
+// specification itself; more than one are the specification itself. Text longer than 1 MiB is
+// RESOURCE_EXHAUSTED. It is JSON if it begins with '{' or the file's name ends in .json.
+absl::StatusOr<SpecText> ReadSpecText(const std::vector<std::string>& words, std::istream& in,
+                                      FileSystem& fs);
 
-// A file: JSON if its name ends in .json, else textproto.
-absl::StatusOr<v1::TrainingSpec> ReadTrainingSpec(FileSystem& fs, const std::string& path);
+// INVALID_ARGUMENT naming source, line and column (JSON: what Protobuf says) for text that does
+// not parse, an unknown field included.
+absl::StatusOr<v1::TrainingSpec> ParseSpec(const SpecText& spec);
 
 }  // namespace lorsa
 

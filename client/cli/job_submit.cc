@@ -9,8 +9,8 @@
 #include "base/status_macros.h"
 #include "client/cli/format.h"
 #include "client/cli/job_watch_command.h"
-#include "client/cli/spec_text.h"
 #include "google/protobuf/text_format.h"
+#include "job_spec/spec_text.h"
 
 namespace lorsa::cli {
 namespace {

@@ -21,8 +21,9 @@ int main(int argc, char** argv) {
   lorsa::worker::StandaloneOptions standalone;
   auto* bootstrap =
       app.add_option("--bootstrap", bootstrap_file, "File that lorsad wrote for this attempt");
-  auto* alone = app.add_option("--standalone", standalone.spec_file,
-                               "Train without a server: a TrainingSpec, textproto or *.json");
+  auto* alone =
+      app.add_option("--standalone", standalone.spec,
+                     "Train without a server: a TrainingSpec (textproto or JSON), its file, or -");
   alone->excludes(bootstrap);
   app.add_option("--set", standalone.set_folder, "Folder of the activation set")->needs(alone);
   app.add_option("--out", standalone.output_folder,
@@ -37,7 +38,7 @@ int main(int argc, char** argv) {
   absl::Status status;
   if (!bootstrap_file.empty()) {
     status = lorsa::worker::RunAttempt(fs, bootstrap_file, signals.requested());
-  } else if (!standalone.spec_file.empty() && !standalone.set_folder.empty() &&
+  } else if (!standalone.spec.empty() && !standalone.set_folder.empty() &&
              !standalone.output_folder.empty()) {
     status = lorsa::worker::RunStandalone(fs, standalone, signals.requested());
   } else {

@@ -150,11 +150,9 @@ absl::Status ServerSession::RunOnce() {
   hello.mutable_hello()->set_start_ticks(self_.start_ticks);
   stream->Write(hello);
   std::thread reader([this, &stream] { ReadLoop(*stream); });
-  if (WriteLoop(*stream)) {
-    stream->WritesDone();
-  } else {
-    context.TryCancel();
-  }
+  // Without an outcome the stream is broken or was cancelled by EndWith. It is not cancelled here:
+  // that could replace the server's reason for ending it.
+  if (WriteLoop(*stream)) stream->WritesDone();
   reader.join();
   const grpc::Status status = stream->Finish();
   absl::MutexLock lock(&mutex_);

@@ -1,5 +1,6 @@
 #include "trainer/worker/standalone.h"
 
+#include <iostream>
 #include <memory>
 #include <thread>
 
@@ -29,7 +30,8 @@ absl::Status ViolationsError(const std::vector<FieldViolation>& violations) {
 
 absl::Status RunStandalone(FileSystem& fs, const StandaloneOptions& options,
                            const std::atomic<bool>& stop) {
-  LORSA_ASSIGN_OR_RETURN(const v1::TrainingSpec spec, ReadTrainingSpec(fs, options.spec_file));
+  LORSA_ASSIGN_OR_RETURN(const SpecText text, ReadSpecText({options.spec}, std::cin, fs));
+  LORSA_ASSIGN_OR_RETURN(const v1::TrainingSpec spec, ParseSpec(text));
   LORSA_ASSIGN_OR_RETURN(const auto set, store::ActivationSet::Open(fs, options.set_folder));
   const v1::ActivationSet description = DescribeSet(set->manifest(), spec.activation_set());
   const ResolvedSpec resolved =

@@ -11,7 +11,7 @@
 namespace lorsa::worker {
 
 struct StandaloneOptions {
-  std::string spec_file;      // a TrainingSpec, textproto or (named *.json) JSON
+  std::string spec;           // a TrainingSpec: a file, "-" for standard input, or itself
   std::string set_folder;     // a sealed activation set
   std::string output_folder;  // checkpoints/, metrics.jsonl; a run that is there is resumed
 };

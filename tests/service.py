@@ -1,0 +1,120 @@
+"""A real lorsad and the real `lorsa` command, for tests across processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = pathlib.Path(os.environ.get("LORSA_BIN_DIR", ROOT / "build/release/bin"))
+PATIENCE = 120.0  # seconds: how long a test waits for what must happen
+
+
+def wait_for(what: str, condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    """The first true value of `condition`."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"after {patience:.0f} s still waiting for {what}")
+
+
+class Service:
+    """lorsad on a data folder, with the workers that it launched."""
+
+    def __init__(self, folder: pathlib.Path, *flags: str) -> None:
+        self.data = folder / "data"
+        self.sets = folder / "sets"
+        self.log = folder / "lorsad.log"
+        self.flags = flags
+        self.process: subprocess.Popen[bytes] | None = None
+        for path in (self.data, self.sets):
+            path.mkdir(exist_ok=True)
+
+    def start(self) -> Service:
+        (self.data / "endpoint").unlink(missing_ok=True)
+        command = [BIN / "lorsad", "--data-dir", self.data, "--listen", "127.0.0.1:0"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--activation-root", self.sets, *self.flags], stderr=log
+            )
+        wait_for("lorsad to listen", self._listening)
+        return self
+
+    def _listening(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"lorsad ended: {self.log.read_text()}"
+        return (self.data / "endpoint").exists()
+
+    @property
+    def address(self) -> str:
+        return (self.data / "endpoint").read_text().strip()
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash looks like."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+    def close(self) -> None:
+        """Leaves no process of this service behind, however the test went."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pid in self.worker_pids():
+            os.kill(pid, signal.SIGKILL)
+
+    def worker_pids(self) -> list[int]:
+        """Living workers whose bootstrap file lies in this data folder."""
+        pids = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                command = (entry / "cmdline").read_bytes()
+                alive = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+            except OSError:
+                continue
+            if alive and b"--bootstrap" in command and bytes(self.data) in command:
+                pids.append(int(entry.name))
+        return pids
+
+    def cli(self, *arguments: str | pathlib.Path, ok: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs `lorsa`; with `ok`, it must exit with 0."""
+        result = subprocess.run(
+            [BIN / "lorsa", "--server", self.address, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert not ok or result.returncode == 0, result.stderr + result.stdout
+        return result
+
+    def json(self, *arguments: str | pathlib.Path) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.cli("--json", *arguments).stdout.splitlines()]
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        return self.json("job", "show", job_id)[0]
+
+    def state(self, job_id: str) -> str:
+        return str(self.job(job_id)["state"]).removeprefix("JOB_STATE_")
+
+    def wait_for_state(self, job_id: str, *states: str) -> dict[str, Any]:
+        wait_for(f"{job_id} to be {' or '.join(states)}", lambda: self.state(job_id) in states)
+        return self.job(job_id)
+
+    def checkpoints(self, job_id: str) -> list[dict[str, Any]]:
+        return self.json("checkpoint", "list", job_id)

@@ -1,0 +1,65 @@
+#include "trainer/worker/config_from_spec.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include "job_spec/describe_set.h"
+#include "job_spec/resolve.h"
+
+namespace lorsa::worker {
+namespace {
+
+store::Manifest LlamaLikeSet() {
+  store::Manifest manifest;
+  manifest.model = "m";
+  manifest.attention = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .attn_scale = 4};
+  manifest.attention->rope = {.base = 500000, .rotary_dim = 16};
+  manifest.attention->rope->ntk_by_parts = {
+      .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192};
+  manifest.attention->qk_norm = {.epsilon = 1e-5};
+  manifest.d_model = 64;
+  manifest.context = 32;
+  manifest.sequences = 1000;
+  manifest.mean_input_norm = 2;
+  manifest.mean_output_norm = 3;
+  manifest.attention_weights = store::FileRecord{.file = "attention.safetensors"};
+  return manifest;
+}
+
+TEST(ConfigFromSpecTest, WhatTheManifestSaysReachesTheTrainer) {
+  const v1::ActivationSet set = DescribeSet(LlamaLikeSet(), "s");
+  v1::TrainingSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "activation_set: 's' top_k: 8 selection: SELECTION_SIGNED seed: 5 threads: 3 tokens: 4096",
+      &spec));
+  const ResolvedSpec resolved = ResolveTrainingSpec(spec, set, 2);
+  ASSERT_TRUE(resolved.ok()) << resolved.violations[0].field;
+  const auto config = ConfigFromSpec(resolved.spec, set);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->lorsa.n_ov_heads, 512);
+  EXPECT_EQ(config->lorsa.n_qk_heads, 16);
+  EXPECT_EQ(config->lorsa.d_qk, 16);
+  EXPECT_EQ(config->lorsa.top_k, 8);
+  EXPECT_EQ(config->lorsa.selection, trainer::Selection::kSigned);
+  EXPECT_EQ(config->lorsa.attn_scale, 4);
+  EXPECT_EQ(config->lorsa.rope->ntk_by_parts->original_context, 8192);
+  EXPECT_EQ(config->lorsa.qk_norm->epsilon, 1e-5);
+  EXPECT_EQ(config->initialization, trainer::Initialization::kDataSampled);
+  EXPECT_EQ(config->set.attention->n_kv_heads, 2);
+  EXPECT_EQ(config->set.mean_output_norm, 3);
+  EXPECT_EQ(config->total_steps(), 16);
+  EXPECT_EQ(config->seed, 5);
+  EXPECT_EQ(config->threads, 3);
+}
+
+TEST(ConfigFromSpecTest, AnUnknownEnumValueIsRefused) {
+  const v1::ActivationSet set = DescribeSet(LlamaLikeSet(), "s");
+  v1::TrainingSpec spec;
+  spec.set_activation_set("s");
+  v1::TrainingSpec resolved = ResolveTrainingSpec(spec, set, 2).spec;
+  resolved.set_selection(static_cast<v1::Selection>(77));
+  EXPECT_TRUE(absl::IsInvalidArgument(ConfigFromSpec(resolved, set).status()));
+}
+
+}  // namespace
+}  // namespace lorsa::worker
