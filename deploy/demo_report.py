@@ -50,7 +50,9 @@ def main() -> None:
     folder: pathlib.Path = arguments.folder
 
     job = json.loads((folder / "job.json").read_text())
-    best = next(c for c in json_lines(folder / "checkpoints.jsonl") if c["name"] == job["best_checkpoint"])
+    best = next(
+        c for c in json_lines(folder / "checkpoints.jsonl") if c["name"] == job["best_checkpoint"]
+    )
     points = {int(p.get("step", 0)): p for p in json_lines(folder / "evaluation.jsonl")}
     trainer = points[int(best["step"])]["values"]
     pytorch = json.loads((folder / "pytorch.json").read_text())

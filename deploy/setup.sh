@@ -10,7 +10,7 @@ PACKAGES=(
   # libraries
   libabsl-dev libbenchmark-dev libcli11-dev libgmock-dev libgrpc++-dev libgtest-dev libhdf5-dev
   libisal-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev
-  nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc
+  nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
   # Python
   python3 python3-venv
   # text of the reference training (bench/reference_job.sh)

@@ -29,9 +29,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     lorsa.__path__.append(str(out / "lorsa"))  # beside the installed package of that name
     names = [f"{name}_pb2" for name in MESSAGES]
     names += [f"{name}_service_pb2{suffix}" for name in SERVICES for suffix in ("", "_grpc")]
-    return SimpleNamespace(
-        **{name: importlib.import_module(f"lorsa.v1.{name}") for name in names}
-    )
+    return SimpleNamespace(**{name: importlib.import_module(f"lorsa.v1.{name}") for name in names})
 
 
 @pytest.fixture

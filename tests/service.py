@@ -92,10 +92,13 @@ class Service:
                 pids.append(int(entry.name))
         return pids
 
-    def cli(self, *arguments: str | pathlib.Path, ok: bool = True) -> subprocess.CompletedProcess[str]:
+    def cli(
+        self, *arguments: str | pathlib.Path, ok: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         """Runs `lorsa`; with `ok`, it must exit with 0."""
         result = subprocess.run(
             [BIN / "lorsa", "--server", self.address, *arguments],
+            check=False,
             capture_output=True,
             text=True,
             timeout=PATIENCE,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -18,7 +20,7 @@ from synthetic_set import write_set
 
 # 400 steps; a few seconds.
 SPEC = (
-    "activation_set: 'set' n_ov_heads: 64 n_qk_heads: 8 top_k: 8 tokens: {tokens} threads: 1 "
+    "activation_set: '{name}' n_ov_heads: 64 n_qk_heads: 8 top_k: 8 tokens: {tokens} threads: 1 "
     "sequences_per_step: 4 evaluation_interval_tokens: 12800 checkpoint_interval_tokens: 6400 "
     "keep_checkpoints: 100"
 )
@@ -38,8 +40,8 @@ def service(tmp_path: pathlib.Path) -> Iterator[Service]:
         service.close()
 
 
-def submit(service: Service, job_id: str, tokens: int = TOKENS) -> None:
-    service.cli("job", "submit", "--id", job_id, SPEC.format(tokens=tokens))
+def submit(service: Service, job_id: str, tokens: int = TOKENS, name: str = "set") -> None:
+    service.cli("job", "submit", "--id", job_id, SPEC.format(name=name, tokens=tokens))
 
 
 def final_digests(service: Service, job_id: str) -> dict[str, str]:
@@ -130,8 +132,8 @@ def test_terminated_server_drains_and_the_next_one_goes_on(service: Service) -> 
     service.start()
     service.wait_for_state("job", "SUCCEEDED", "FAILED")
     assert final_digests(service, "job") == expected
-    reasons = [e["event"].get("reason") for e in service.json("job", "watch", "job") if "event" in e]
-    assert "DRAIN" in reasons
+    history = service.json("job", "watch", "job")
+    assert "DRAIN" in [item["event"]["reason"] for item in history if "event" in item]
 
 
 def test_pause_resume_and_cancel(service: Service) -> None:
@@ -155,7 +157,9 @@ def test_pause_resume_and_cancel(service: Service) -> None:
 
 def test_impossible_specifications_name_their_fields(service: Service) -> None:
     result = service.cli(
-        "job", "submit", "activation_set: 'set' n_ov_heads: 60 n_qk_heads: 8 top_k: 100 tokens: 0",
+        "job",
+        "submit",
+        "activation_set: 'set' n_ov_heads: 60 n_qk_heads: 8 top_k: 100 tokens: 0",
         ok=False,
     )
     assert result.returncode != 0
@@ -212,7 +216,7 @@ def test_a_bit_flipped_after_registration_fails_the_job_and_names_the_shard(
     contents = bytearray(shard.read_bytes())
     contents[offset] ^= 1
     shard.write_bytes(contents)
-    service.cli("job", "submit", "--id", "job", SPEC.format(tokens=TOKENS).replace("'set'", "'flipped'"))
+    submit(service, "job", name="flipped")
     job = service.wait_for_state("job", "FAILED", "SUCCEEDED")
     assert job["state"] == "JOB_STATE_FAILED"
     assert "shard-00000.h5" in job["message"]
@@ -225,8 +229,41 @@ def test_a_set_whose_folder_vanished_fails_the_job_not_the_server(service: Servi
     folder = damage(service, "gone")
     service.cli("set", "register", "gone", folder)
     shutil.rmtree(folder)
-    service.cli("job", "submit", "--id", "job", SPEC.format(tokens=TOKENS).replace("'set'", "'gone'"))
+    submit(service, "job", name="gone")
     job = service.wait_for_state("job", "FAILED", "SUCCEEDED")
     assert job["state"] == "JOB_STATE_FAILED"
     assert "gone" in job["message"]
     assert service.cli("info").returncode == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file system of its own with 12 MiB, mounted at the service's data folder."""
+    data = tmp_path / "data"
+    data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", data], check=True)
+    try:
+        yield data
+    finally:
+        subprocess.run(["umount", "--lazy", data], check=True)
+
+
+def test_a_full_disk_keeps_the_job_waiting_and_it_goes_on(
+    small_disk: pathlib.Path, service: Service
+) -> None:
+    expected = undisturbed(service)
+    shutil.rmtree(small_disk / "jobs/undisturbed/checkpoints")
+    submit(service, "job", tokens=TOKENS)
+    wait_for_checkpoints(service, "job", 2)
+    ballast = small_disk / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    before = service.checkpoints("job")
+    wait_for("the condition to show", lambda: service.job("job")["waiting_for"] == "DISK_FULL")
+    assert service.state("job") == "RUNNING"
+    assert service.checkpoints("job")[: len(before)] == before
+    ballast.unlink()
+    assert service.wait_for_state("job", "SUCCEEDED", "FAILED")["state"] == "JOB_STATE_SUCCEEDED"
+    assert service.job("job")["waiting_for"] == ""
+    assert final_digests(service, "job") == expected

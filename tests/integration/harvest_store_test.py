@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 LORSA_SET = Path(os.environ.get("LORSA_BIN_DIR", ROOT / "build" / "release" / "bin")) / "lorsa-set"
 
 sys.path.insert(0, str(ROOT / "client" / "python" / "tests"))
-from tiny_models import CONFIGURATIONS, save_model, write_text
+from tiny_models import CONFIGURATIONS, save_model, write_text  # noqa: E402
 
 
 def _harvest(model: Path, out: Path, *options: str) -> None:
@@ -25,7 +25,9 @@ def _harvest(model: Path, out: Path, *options: str) -> None:
 
 
 def _verify(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LORSA_SET, "verify", folder], check=False, capture_output=True, text=True)
+    return subprocess.run(
+        [LORSA_SET, "verify", folder], check=False, capture_output=True, text=True
+    )
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
