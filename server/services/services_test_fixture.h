@@ -14,13 +14,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/data_layout.h"
 #include "server/rpc/authorization.h"
 #include "server/rpc/call_runtime.h"
 #include "server/rpc/executor.h"
+#include "server/rpc/status_testing.h"
 
 namespace lorsa::server {
 
@@ -76,17 +75,6 @@ class ServicesTest : public testing::Test {
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
 };
-
-// The reason in a status that a client got.
-inline std::string ReasonIn(const grpc::Status& status) {
-  google::rpc::Status details;
-  google::rpc::ErrorInfo info;
-  if (!details.ParseFromString(status.error_details()) || details.details_size() == 0 ||
-      !details.details(0).UnpackTo(&info)) {
-    return "";
-  }
-  return info.reason();
-}
 
 // All messages of a stream.
 template <typename Response>

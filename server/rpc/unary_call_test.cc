@@ -1,0 +1,87 @@
+#include "server/rpc/unary_call.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+
+#include "server/rpc/calls_test_fixture.h"
+#include "server/rpc/status_testing.h"
+
+namespace lorsa::server {
+namespace {
+
+TEST_F(Calls, UnaryRunsItsHandlerOnTheExecutor) {
+  std::thread::id handler_thread;
+  info_.handler = [&](const auto&, v1::ServerInfo& info) {
+    handler_thread = std::this_thread::get_id();
+    info.set_version("1.2.3");
+    return absl::OkStatus();
+  };
+  StartServer();
+  std::thread::id executor_threads[2];
+  std::latch both(3);  // the two threads and this one
+  for (auto& id : executor_threads) {
+    executor_->Schedule([&both, &id] {
+      id = std::this_thread::get_id();
+      both.arrive_and_wait();
+    });
+  }
+  both.arrive_and_wait();
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(v1::ServerInfoService::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.version(), "1.2.3");
+  EXPECT_THAT(executor_threads, testing::Contains(handler_thread));
+}
+
+TEST_F(Calls, UnaryErrorsArriveWithTheirDetails) {
+  info_.handler = [](const auto&, auto&) {
+    return WithReason(absl::AbortedError("the file changed: start again"), "FILE_CHANGED");
+  };
+  StartServer();
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  const grpc::Status status =
+      v1::ServerInfoService::NewStub(channel_)->GetServerInfo(&context, {}, &info);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(status.error_message(), "the file changed: start again");
+  EXPECT_EQ(ReasonIn(status), "FILE_CHANGED");
+}
+
+TEST_F(Calls, AMethodWithoutARuleIsDeniedBeforeItsHandlerRuns) {
+  authorizer_ = std::make_unique<TableAuthorizer>(absl::Span<const MethodRule>(), tokens_);
+  CallRuntime closed{*executor_, *authorizer_};
+  std::atomic<int> calls = 0;
+  info_.handler = [&](const auto&, auto&) {
+    ++calls;
+    return absl::OkStatus();
+  };
+  stream_.open = [&](Waker) {
+    ++calls;
+    return absl::InternalError("opened");
+  };
+  session_.open = [&](const Caller&, auto) {
+    ++calls;
+    return absl::InternalError("opened");
+  };
+  StartServer();
+  info_.runtime = stream_.runtime = session_.runtime = &closed;
+
+  grpc::ClientContext unary_context, stream_context, bidi_context;
+  v1::ServerInfo info;
+  const grpc::Status status =
+      v1::ServerInfoService::NewStub(channel_)->GetServerInfo(&unary_context, {}, &info);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(ReasonIn(status), "NO_RULE");
+  auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&stream_context, {});
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  auto session = v1::WorkerService::NewStub(channel_)->Session(&bidi_context);
+  EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(calls, 0);
+}
+
+}  // namespace
+}  // namespace lorsa::server
