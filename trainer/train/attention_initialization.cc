@@ -9,7 +9,7 @@ namespace {
 
 // Added to the diagonal of a head's covariance, relative to its mean: values have directions that
 // hardly vary, along which Σ⁻¹ would amplify noise.
-constexpr double kRidge = 1e-3;
+constexpr double kRidge = 0.1;
 // Least standard deviation of a pre-activation relative to the head's mean one.
 constexpr double kLeastDeviation = 1e-3;
 
@@ -42,11 +42,11 @@ OvRows RandomRows(const LayerAttention& layer, int64_t head, int64_t count,
           .w_o = UnitRows(w_v.matmul(read.t()).matmul(write))};
 }
 
-// `count` row numbers of `centred` [N, d_head], by the square of what each makes the layer write.
+// `count` row numbers of `centred` [N, d_head], by the size of what each makes the layer write.
 at::Tensor DrawTargets(const at::Tensor& centred, const at::Tensor& write, int64_t count,
                        at::Generator& generator) {
   const at::Tensor gram = write.matmul(write.t());
-  at::Tensor weights = (centred.matmul(gram) * centred).sum(-1).clamp_min(0);
+  at::Tensor weights = (centred.matmul(gram) * centred).sum(-1).clamp_min(0).sqrt();
   // Every target can be drawn, so that there are enough of them even where most write nothing.
   weights = weights + 1e-9 * weights.mean() + 1e-30;
   return weights.multinomial(count, /*replacement=*/count > weights.numel(), generator);
@@ -73,7 +73,7 @@ OvRows SampledRows(const LayerAttention& layer, int64_t head, const at::Tensor& 
   const at::Tensor floor = (kLeastDeviation * deviations.mean()).clamp_min(1e-30);
   return {.w_v = directions / lengths.unsqueeze(1),
           .b_v = -means,
-          .w_o = UnitRows(drawn.matmul(write)) / deviations.maximum(floor).unsqueeze(1)};
+          .w_o = UnitRows(drawn.matmul(write)) / deviations.maximum(floor).sqrt().unsqueeze(1)};
 }
 
 }  // namespace

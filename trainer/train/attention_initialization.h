@@ -28,10 +28,10 @@ void InitializeOvFromAttention(const LorsaConfig& config, const LayerAttention& 
 
 // The same from sampled attention outputs. `values` [N, n_heads, d_head] are LayerAttention's head
 // values at N ≥ 2 targets, with mean μ and covariance Σ per head. Each OV head takes one target t,
-// drawn with probability ∝ ‖(z_t−μ)·W_O^h‖²: it reads along W_V^h·Σ⁻¹·(z_t−μ), the direction that
+// drawn with probability ∝ ‖(z_t−μ)·W_O^h‖: it reads along W_V^h·Σ⁻¹·(z_t−μ), the direction that
 // tells z_t best from the others, and writes along (z_t−μ)·W_O^h. Rows of W_V have length 1;
 // b_V = −E[z_i], which centres the pre-activation since the rows of the pattern sum to 1;
-// ‖W_O[i]‖ = 1 / std z_i.
+// ‖W_O[i]‖ = 1 / sqrt(std z_i). docs/adr/0006 has what was measured.
 void InitializeOvFromSamples(const LorsaConfig& config, const LayerAttention& layer,
                              const at::Tensor& values, at::Generator& generator,
                              LorsaParameters& out);

@@ -125,7 +125,9 @@ TEST_F(FromSamplesTest, PreActivationsAreCentredAndWeighedByTheirSpread) {
   const at::Tensor z = ReferenceLorsa(config_).Inspect(out_, x_).z.flatten(0, 1);
   EXPECT_LE(z.mean(0).abs().max().item<double>(), 1e-5);
   const at::Tensor deviation = z.std(0, /*unbiased=*/false);
-  EXPECT_LE(RelativeError(out_.w_o.norm(2, {1}) * deviation, at::ones({config_.n_ov_heads})), 1e-4);
+  EXPECT_LE(
+      RelativeError(out_.w_o.norm(2, {1}).square() * deviation, at::ones({config_.n_ov_heads})),
+      1e-4);
   EXPECT_LE(RelativeError(out_.w_v.norm(2, {1}), at::ones({config_.n_ov_heads})), kTolerance);
 }
 

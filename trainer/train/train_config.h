@@ -11,7 +11,7 @@
 
 namespace lorsa::trainer {
 
-// Where the weights start (docs/architecture.md has the recipe).
+// Where the weights start; see attention_initialization.h.
 enum class Initialization {
   kRandom,         // no use of the layer's own weights
   kFromAttention,  // Q, K from the layer; V, O random in each head's value space
