@@ -6,6 +6,7 @@
 
 #include <new>
 
+#include "base/scratch_folder.h"
 #include "trainer/lorsa/fixtures.h"
 #include "trainer/lorsa/rope.h"
 #include "trainer/lorsa/tensor_file.h"
@@ -103,7 +104,8 @@ TEST(RotationTest, KeepsLengthsAndDependsOnTheDistanceOnly) {
 
 TEST(TensorFileTest, WhatIsWrittenIsReadInItsOwnType) {
   PosixFileSystem fs;
-  const std::string path = testing::TempDir() + "tensor_file_test.safetensors";
+  const ScratchFolder scratch;
+  const std::string path = scratch.Path("t.safetensors");
   const NamedTensors tensors = {{"a", at::arange(6, at::kFloat).view({2, 3}).t()},
                                 {"b", at::ones({2}, at::kBFloat16)},
                                 {"c", at::arange(3, at::kLong)},

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/scratch_folder.h"
 #include "trainer/train/testing/fake_host.h"
 
 namespace lorsa::trainer {
@@ -18,7 +19,8 @@ class BatchReaderTest : public testing::Test {
 
   SyntheticSet set_ = MakeSyntheticSet(131);  // 3 for training, 128 held out
   TrainConfig config_ = SyntheticConfig(set_);
-  FakeHost host_{set_, 0, testing::TempDir() + "batch_reader_test"};
+  const ScratchFolder scratch_;
+  FakeHost host_{set_, 0, scratch_.path()};
 };
 
 TEST_F(BatchReaderTest, ActivationsAreScaledAndMasksKept) {
@@ -61,7 +63,7 @@ TEST_F(BatchReaderTest, HalfPrecisionIsReadByItsType) {
       }
     }
     const TrainConfig config = SyntheticConfig(half);
-    FakeHost host(half, 0, testing::TempDir() + "batch_reader_half");
+    FakeHost host(half, 0, scratch_.Path("half"));
     BatchReader reader(config, host, *host.OpenHeldOut(), at::kCPU);
     const auto loaded = reader.Next(1);
     ASSERT_TRUE(loaded.ok()) << loaded.status();

@@ -5,12 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/failing_file_system.h"
+#include "base/scratch_folder.h"
 #include "base/sha256.h"
 #include "trainer/lorsa/reference_lorsa.h"
 
@@ -94,7 +95,8 @@ class CheckpointTest : public testing::Test {
 
   PosixFileSystem fs_;
   Checkpoint checkpoint_;
-  const std::string folder_ = testing::TempDir() + "checkpoint_test";
+  const ScratchFolder scratch_;
+  const std::string folder_ = scratch_.Path("checkpoint");
 };
 
 TEST_F(CheckpointTest, WhatIsWrittenIsRead) {
@@ -179,12 +181,20 @@ TEST_F(CheckpointTest, NumbersThatAreNotFiniteAreNeverWritten) {
   EXPECT_THAT(std::string(written.status().message()), HasSubstr("adam.variance.b_V"));
 }
 
-TEST_F(CheckpointTest, AFailedWriteLeavesNothingBehind) {
-  fs_.RemoveAll(folder_).IgnoreError();
-  std::ofstream(folder_) << "a file where the folder should be made under it";
-  const std::string below = JoinPath(folder_, "below");
-  EXPECT_FALSE(WriteCheckpoint(fs_, below, checkpoint_, absl::UnixEpoch()).ok());
-  std::filesystem::remove(folder_);
+TEST_F(CheckpointTest, AFailureOfAnyOperationIsReportedAndLeavesNoCheckpoint) {
+  for (const char* operation : {"create", "append", "sync", "close", "syncdir", "mkdir", "open"}) {
+    for (int successes = 0;; ++successes) {
+      FailingFileSystem failing(operation, successes);
+      const auto written = WriteCheckpoint(failing, folder_, checkpoint_, absl::UnixEpoch());
+      if (!failing.failed()) {
+        EXPECT_TRUE(written.ok()) << written.status();
+        EXPECT_GT(successes, 0) << operation << " is never called";
+        break;
+      }
+      EXPECT_TRUE(absl::IsResourceExhausted(written.status())) << operation << written.status();
+      EXPECT_FALSE(*fs_.Exists(folder_)) << operation;
+    }
+  }
 }
 
 TEST_F(CheckpointTest, FoldingTheNormalizationChangesNoReconstruction) {

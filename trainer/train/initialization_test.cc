@@ -2,6 +2,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include "base/scratch_folder.h"
 #include "trainer/lorsa/fixtures.h"
 #include "trainer/lorsa/reference_lorsa.h"
 #include "trainer/train/attention_initialization.h"
@@ -19,7 +20,7 @@ at::Generator Seeded() { return at::make_generator<at::CPUGeneratorImpl>(uint64_
 class FromAttentionFixtureTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string path = testing::TempDir() + "fixture_attention.safetensors";
+    const std::string path = scratch_.Path("attention.safetensors");
     const NamedTensors weights = {
         {"q_proj.weight", fixture_.At("q_proj")}, {"k_proj.weight", fixture_.At("k_proj")},
         {"v_proj.weight", fixture_.At("v_proj")}, {"o_proj.weight", fixture_.At("o_proj")},
@@ -50,6 +51,7 @@ class FromAttentionFixtureTest : public testing::Test {
             .attn_scale = 1};
   }
 
+  const ScratchFolder scratch_;
   PosixFileSystem fs_;
   const Fixture fixture_ = LoadFixture("init_from_attention");
   const LorsaConfig config_ = Config();
@@ -98,7 +100,7 @@ TEST_F(FromAttentionFixtureTest, ShapesThatDoNotFitTheLayerAreNamed) {
 class FromSamplesTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string path = testing::TempDir() + "synthetic_attention.safetensors";
+    const std::string path = scratch_.Path("attention.safetensors");
     ASSERT_TRUE(WriteTensorFile(fs_, path, set_.attention).ok());
     const auto layer = LoadLayerAttention(fs_, path, *set_.manifest.attention,
                                           set_.manifest.d_model, kScale, at::kCPU);
@@ -113,6 +115,7 @@ class FromSamplesTest : public testing::Test {
   }
 
   static constexpr double kScale = 2.5;
+  const ScratchFolder scratch_;
   PosixFileSystem fs_;
   const SyntheticSet set_ = MakeSyntheticSet(130);
   const LorsaConfig config_ = SyntheticConfig(set_).lorsa;

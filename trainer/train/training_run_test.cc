@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "base/scratch_folder.h"
 #include "trainer/train/checkpoint.h"
 #include "trainer/train/testing/fake_host.h"
 
@@ -26,10 +27,9 @@ std::function<StopRequest()> StopAtPoll(int64_t at, StopRequest request) {
 
 class TrainingRunTest : public testing::Test {
  protected:
-  // A folder of its own for each host of each test.
+  // The host's folder is emptied.
   FakeHost NewHost(const std::string& name) {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    return FakeHost(set_, config_.seed, testing::TempDir() + info->name() + "_" + name);
+    return FakeHost(set_, config_.seed, scratch_.Path(name));
   }
 
   std::string FileOf(const FakeHost& host, int64_t step, const std::string& name) {
@@ -45,6 +45,7 @@ class TrainingRunTest : public testing::Test {
     }
   }
 
+  const ScratchFolder scratch_;
   PosixFileSystem fs_;
   SyntheticSet set_ = MakeSyntheticSet(160);
   TrainConfig config_ = SyntheticConfig(set_);
@@ -219,7 +220,7 @@ TEST_F(TrainingRunTest, AStopEndsTheWaitForAFullDisk) {
 // A real file system with no room left while the files are written.
 TEST_F(TrainingRunTest, AFullDiskWhileWritingIsWaitedOut) {
   FakeHost host = NewHost("a");
-  host.staging = testing::TempDir() + "full_staging";
+  host.staging = scratch_.Path("full");
   ASSERT_TRUE(fs_.CreateDirectories(host.staging).ok());
   ASSERT_EQ(mount("tmpfs", host.staging.c_str(), "tmpfs", 0, "size=128k"), 0);
   const std::string filler = JoinPath(host.staging, "filler");
