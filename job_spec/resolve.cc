@@ -14,6 +14,8 @@ constexpr uint64_t kMaxOvHeads = 1 << 20;
 constexpr uint64_t kMaxQkHeads = 1 << 16;
 constexpr uint64_t kMaxDQk = 1024;
 constexpr uint64_t kMaxTokens = 10'000'000'000'000;
+// Elements of the largest weight: 64 GiB in fp32.
+constexpr uint64_t kMaxElements = uint64_t{1} << 34;
 constexpr uint64_t kMaxSequencesPerStep = 4096;
 
 // Fills one specification, collecting what is wrong on the way.
@@ -26,6 +28,7 @@ class Resolver {
 
   ResolvedSpec Run() {
     ResolveHeads();
+    CheckSize();
     ResolvePositionEmbedding();
     ResolveInitialization();
     ResolveRun();
@@ -57,6 +60,7 @@ class Resolver {
   }
 
   void ResolveHeads();
+  void CheckSize();
   void ResolvePositionEmbedding();
   void CheckRope();
   void ResolveInitialization();
@@ -123,6 +127,18 @@ void Resolver::ResolveHeads() {
   if (!spec().has_decoder_bias()) spec().set_decoder_bias(true);
 }
 
+void Resolver::CheckSize() {
+  const uint64_t d_model = set_.d_model();
+  if (d_model * spec().n_ov_heads() > kMaxElements) {
+    Violation("n_ov_heads",
+              absl::StrCat("times d_model is more than ", kMaxElements, " weights; lower it"));
+  }
+  if (d_model * spec().n_qk_heads() * spec().d_qk() > kMaxElements) {
+    Violation("n_qk_heads", absl::StrCat("times d_qk times d_model is more than ", kMaxElements,
+                                         " weights; lower either"));
+  }
+}
+
 void Resolver::ResolvePositionEmbedding() {
   if (!spec().has_no_position_embedding()) spec().set_no_position_embedding(false);
   if (spec().no_position_embedding()) {
@@ -142,8 +158,13 @@ void Resolver::ResolvePositionEmbedding() {
     CheckReal("qk_norm.epsilon", spec().qk_norm().epsilon(), 0, 1, /*open_low=*/true);
   }
   if (!spec().has_attn_scale()) {
-    spec().set_attn_scale(set_.has_attention() ? set_.attention().attn_scale()
-                                               : std::sqrt(static_cast<double>(spec().d_qk())));
+    if (set_.has_attention()) {
+      spec().set_attn_scale(set_.attention().attn_scale());
+    } else if (spec().d_qk() > 0) {
+      spec().set_attn_scale(std::sqrt(static_cast<double>(spec().d_qk())));
+    } else {
+      return;  // a violation of d_qk, told already
+    }
   }
   CheckReal("attn_scale", spec().attn_scale(), 0, 1e6, /*open_low=*/true);
 }
@@ -151,10 +172,11 @@ void Resolver::ResolvePositionEmbedding() {
 void Resolver::CheckRope() {
   const v1::Rope& rope = spec().rope();
   CheckReal("rope.base", rope.base(), 1, 1e12, /*open_low=*/true);
-  if (rope.rotary_dim() < 2 || rope.rotary_dim() % 2 != 0 || rope.rotary_dim() > spec().d_qk()) {
-    Violation("rope.rotary_dim",
-              absl::StrCat("is ", rope.rotary_dim(), "; give an even number from 2 to d_qk, ",
-                           spec().d_qk()));
+  // Without d_qk, a violation told already, only its own bound is left.
+  const uint64_t d_qk = spec().d_qk() > 0 ? spec().d_qk() : kMaxDQk;
+  if (rope.rotary_dim() < 2 || rope.rotary_dim() % 2 != 0 || rope.rotary_dim() > d_qk) {
+    Violation("rope.rotary_dim", absl::StrCat("is ", rope.rotary_dim(),
+                                              "; give an even number from 2 to d_qk, ", d_qk));
   }
   if (rope.has_ntk_by_parts()) {
     const v1::NtkByParts& ntk = rope.ntk_by_parts();
@@ -214,7 +236,8 @@ void Resolver::ResolveRun() {
   if (training > 0) CheckRange("tokens", spec().tokens(), 1, kMaxTokens);
   const uint64_t per_step = uint64_t{spec().sequences_per_step()} * set_.context();
   if (per_step > 0 && spec().tokens() <= kMaxTokens) {
-    spec().set_tokens((spec().tokens() + per_step - 1) / per_step * per_step);
+    const uint64_t steps = (spec().tokens() + per_step - 1) / per_step;
+    spec().set_tokens(std::min(steps, kMaxTokens / per_step) * per_step);
   }
   if (!spec().has_seed()) spec().set_seed(0);
   if (!spec().has_threads()) spec().set_threads(static_cast<uint32_t>(std::max(cores_, 1)));

@@ -103,6 +103,7 @@ TEST(ResolveTest, NamesEachImpossibleField) {
   const std::pair<const char*, const char*> kCases[] = {
       {"top_k: 4609", "top_k"},
       {"top_k: 0", "top_k"},
+      {"n_qk_heads: 65529 d_qk: 1024 n_ov_heads: 65529", "n_qk_heads"},
       {"n_ov_heads: 4600", "n_ov_heads"},
       {"tokens: 0", "tokens"},
       {"tokens: 18446744073709551615", "tokens"},
@@ -144,7 +145,14 @@ TEST(ResolveTest, ReportsAllProblemsAtOnce) {
 TEST(ResolveTest, ASetThatDoesNotDescribeItsLayerNeedsTheHeadsNamed) {
   v1::ActivationSet set = SmolLm2();
   set.clear_attention();
-  EXPECT_THAT(Fields(Resolve("activation_set: 's'", set)), IsSupersetOf({"n_qk_heads", "d_qk"}));
+  // Nothing that only follows from these, such as attn_scale = sqrt(0).
+  EXPECT_THAT(Fields(Resolve("activation_set: 's'", set)), ElementsAre("n_qk_heads", "d_qk"));
+  EXPECT_THAT(Fields(Resolve("activation_set: 's' rope { base: 10000 rotary_dim: 32 }", set)),
+              ElementsAre("n_qk_heads", "d_qk"));
+  EXPECT_THAT(Fields(Resolve("activation_set: 's' n_qk_heads: 8 d_qk: 0", set)),
+              ElementsAre("d_qk"));
+  EXPECT_THAT(Fields(Resolve("activation_set: 's' n_qk_heads: 8 d_qk: 16 attn_scale: 0", set)),
+              ElementsAre("attn_scale"));
   const ResolvedSpec resolved =
       Resolve("activation_set: 's' n_qk_heads: 8 d_qk: 16 n_ov_heads: 64", set);
   EXPECT_THAT(Fields(resolved), IsEmpty());

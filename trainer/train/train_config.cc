@@ -36,12 +36,14 @@ absl::Status CheckOptimizer(const TrainConfig& config) {
   LORSA_RETURN_IF_ERROR(
       CheckReal("qk_learning_rate_factor", config.qk_learning_rate_factor, 0, 100));
   LORSA_RETURN_IF_ERROR(CheckReal("warmup_fraction", config.warmup_fraction, 0, 1));
-  LORSA_RETURN_IF_ERROR(
-      CheckReal("decay_fraction", config.decay_fraction, 0, 1 - config.warmup_fraction));
+  LORSA_RETURN_IF_ERROR(CheckReal("decay_fraction", config.decay_fraction, 0, 1));
+  LORSA_RETURN_IF_ERROR(CheckReal("warmup_fraction plus decay_fraction",
+                                  config.warmup_fraction + config.decay_fraction, 0, 1));
   LORSA_RETURN_IF_ERROR(
       CheckReal("final_learning_rate_factor", config.final_learning_rate_factor, 0, 1));
-  LORSA_RETURN_IF_ERROR(CheckReal("adam_beta1", config.adam_beta1, 0, 1 - 1e-12));
-  LORSA_RETURN_IF_ERROR(CheckReal("adam_beta2", config.adam_beta2, 0, 1 - 1e-12));
+  const double below_one = std::nextafter(1.0, 0.0);
+  LORSA_RETURN_IF_ERROR(CheckReal("adam_beta1", config.adam_beta1, 0, below_one));
+  LORSA_RETURN_IF_ERROR(CheckReal("adam_beta2", config.adam_beta2, 0, below_one));
   LORSA_RETURN_IF_ERROR(CheckAbove("adam_epsilon", config.adam_epsilon, 0, 1));
   return CheckReal("max_gradient_norm", config.max_gradient_norm, 0, 1e30);
 }

@@ -52,6 +52,26 @@ TEST(ConfigFromSpecTest, WhatTheManifestSaysReachesTheTrainer) {
   EXPECT_EQ(config->threads, 3);
 }
 
+// The resolver and the trainer once had bounds of their own: 0.8 + 0.2 passed one and not the
+// other.
+TEST(ConfigFromSpecTest, WhatTheResolverAcceptsTheTrainerAccepts) {
+  const v1::ActivationSet set = DescribeSet(LlamaLikeSet(), "s");
+  for (const char* text :
+       {"warmup_fraction: 0.8 decay_fraction: 0.2", "warmup_fraction: 0.9 decay_fraction: 0.1",
+        "adam_beta1: 0.9999999999999 adam_beta2: 0", "tokens: 10000000000000",
+        "n_ov_heads: 1048576", "n_qk_heads: 65536 n_ov_heads: 65536", "top_k: 512",
+        "learning_rate: 1 qk_learning_rate_factor: 100 final_learning_rate_factor: 0",
+        "attn_scale: 1e6 max_gradient_norm: 1e30 adam_epsilon: 1 threads: 1024"}) {
+    v1::TrainingSpec spec;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec));
+    spec.set_activation_set("s");
+    const ResolvedSpec resolved = ResolveTrainingSpec(spec, set, 2);
+    ASSERT_TRUE(resolved.ok()) << text << ": " << resolved.violations[0].field;
+    const auto config = ConfigFromSpec(resolved.spec, set);
+    EXPECT_TRUE(config.ok()) << text << ": " << config.status();
+  }
+}
+
 TEST(ConfigFromSpecTest, AnUnknownEnumValueIsRefused) {
   const v1::ActivationSet set = DescribeSet(LlamaLikeSet(), "s");
   v1::TrainingSpec spec;

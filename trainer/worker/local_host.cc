@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "spdlog/spdlog.h"
 
@@ -80,7 +81,14 @@ absl::StatusOr<std::string> LocalHost::LoadAttentionWeights() {
   if (!record.has_value()) {
     return absl::NotFoundError(absl::StrCat(set_->folder(), " has no attention.safetensors"));
   }
-  return JoinPath(set_->folder(), record->file);
+  const std::string path = JoinPath(set_->folder(), record->file);
+  LORSA_ASSIGN_OR_RETURN(const std::string sha256, Sha256OfFile(fs_, path));
+  if (sha256 != record->sha256) {
+    return absl::DataLossError(absl::StrCat(
+        path, " is not the file that the manifest names: its sha256 differs. Restore it, or ",
+        "harvest the set again."));
+  }
+  return path;
 }
 
 void LocalHost::ReportMetrics(const trainer::MetricPoint& point) {
@@ -89,7 +97,10 @@ void LocalHost::ReportMetrics(const trainer::MetricPoint& point) {
                                {"step", point.step},
                                {"tokens", point.tokens},
                                {"values", point.values}};
-  metrics_ << line.dump() << std::endl;
+  if (!(metrics_ << line.dump() << std::endl)) {
+    metrics_.clear();
+    ReportWarning("metrics.jsonl cannot be written; this point is missing from it");
+  }
   if (evaluation) spdlog::info("evaluation={}", line.dump());
 }
 
@@ -102,11 +113,11 @@ void LocalHost::ReportProgress(const trainer::Progress& progress) {
 }
 
 void LocalHost::ReportWaiting(absl::string_view condition) {
-  spdlog::warn("waiting_for={}", std::string(condition));
+  spdlog::warn("event=waiting condition={}", std::string(condition));
 }
 
 void LocalHost::ReportWarning(absl::string_view message) {
-  spdlog::warn("{}", std::string(message));
+  spdlog::warn("event=warning message=\"{}\"", std::string(message));
 }
 
 absl::Status LocalHost::PublishCheckpoint(const trainer::StagedCheckpoint& checkpoint) {

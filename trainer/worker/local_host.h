@@ -1,5 +1,6 @@
 // A run's world without a server: a sealed set on this machine, checkpoints renamed into an output
-// folder, reports as log lines and as one JSON line each in metrics.jsonl.
+// folder, where all are kept, reports as log lines and as one JSON line each in metrics.jsonl. A
+// resumed run reports the steps after its checkpoint again: the later line of a step counts.
 #ifndef LORSA_TRAINER_WORKER_LOCAL_HOST_H_
 #define LORSA_TRAINER_WORKER_LOCAL_HOST_H_
 

@@ -26,8 +26,9 @@ int main(int argc, char** argv) {
                      "Train without a server: a TrainingSpec (textproto or JSON), its file, or -");
   alone->excludes(bootstrap);
   app.add_option("--set", standalone.set_folder, "Folder of the activation set")->needs(alone);
-  app.add_option("--out", standalone.output_folder,
-                 "Folder for checkpoints and metrics; a run found there is resumed")
+  app.add_option(
+         "--out", standalone.output_folder,
+         "Folder for metrics and checkpoints, all of which are kept; a run found there is resumed")
       ->needs(alone);
   CLI11_PARSE(app, argc, argv);
 

@@ -64,6 +64,18 @@ absl::StatusOr<std::string> RemoteHost::LoadAttentionWeights() {
         absl::StrCat(welcome_.activation_set().name(), " has no attention weights"));
   }
   const std::string path = JoinPath(staging_folder(), "attention.safetensors");
+  absl::Status status = FetchAttentionWeights(path);
+  while (IsTransient(status) && stop_requested() == trainer::StopRequest::kNone) {
+    ReportWarning(absl::StrCat("the attention weights are asked for again: ", status.message()));
+    Sleep(kRetryDelay);
+    status = FetchAttentionWeights(path);
+  }
+  if (IsTransient(status)) return absl::CancelledError(status.message());
+  LORSA_RETURN_IF_ERROR(status);
+  return path;
+}
+
+absl::Status RemoteHost::FetchAttentionWeights(const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, channel_.Get());
   grpc::ClientContext context;
   channel_.Authorize(context);
@@ -77,8 +89,7 @@ absl::StatusOr<std::string> RemoteHost::LoadAttentionWeights() {
     return absl::Status(status.code(),
                         absl::StrCat("reading the attention weights: ", status.message()));
   }
-  LORSA_RETURN_IF_ERROR(file->Close());
-  return path;
+  return file->Close();
 }
 
 void RemoteHost::ReportMetrics(const trainer::MetricPoint& point) {
@@ -91,12 +102,12 @@ void RemoteHost::ReportProgress(const trainer::Progress& progress) {
 }
 
 void RemoteHost::ReportWaiting(absl::string_view condition) {
-  spdlog::warn("waiting_for={}", std::string(condition));
+  spdlog::warn("event=waiting condition={}", std::string(condition));
   session_.SetWaitingFor(std::string(condition));
 }
 
 void RemoteHost::ReportWarning(absl::string_view message) {
-  spdlog::warn("{}", std::string(message));
+  spdlog::warn("event=warning message=\"{}\"", std::string(message));
 }
 
 absl::Status RemoteHost::PublishCheckpoint(const trainer::StagedCheckpoint& checkpoint) {

@@ -42,6 +42,7 @@ class RemoteHost final : public trainer::RunHost {
   FileSystem& file_system() override { return fs_; }
 
  private:
+  absl::Status FetchAttentionWeights(const std::string& path);
   std::unique_ptr<trainer::SequenceSource> Open(v1::SequenceSubset subset, int64_t cursor,
                                                 int64_t end);
 

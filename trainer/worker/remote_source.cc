@@ -8,8 +8,6 @@
 namespace lorsa::worker {
 namespace {
 
-constexpr absl::Duration kReconnectDelay = absl::Milliseconds(200);
-
 int64_t ByteSize(const store::Sequence& sequence) {
   return static_cast<int64_t>(sequence.mhsa_input.size() + sequence.mhsa_output.size() +
                               sequence.tokens.size() + sequence.mask.size());
@@ -65,7 +63,7 @@ void RemoteSource::Run() {
         end_ = absl::OutOfRangeError("no more sequences");
         return;
       }
-      if (!stopping_) mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kReconnectDelay);
+      if (!stopping_) mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kRetryDelay);
       if (stopping_) return;
     }
     if (!IsTransient(status)) return End(std::move(status));

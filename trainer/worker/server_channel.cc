@@ -47,6 +47,7 @@ bool IsTransient(const absl::Status& status) {
     case absl::StatusCode::kInternal:   // a reset stream
     case absl::StatusCode::kUnknown:
     case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:  // its disk is full, or too many streams are open
       return true;
     default:
       return false;

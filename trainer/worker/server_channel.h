@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "base/file_system.h"
 #include "lorsa/v1/worker_service.pb.h"
 
@@ -41,9 +42,12 @@ class ServerChannel {
 // The absl form of a gRPC status: same code, same message.
 absl::Status FromGrpc(const grpc::Status& status);
 
-// Whether a call that failed with `status` may succeed when tried again: the connection broke or
-// the server is restarting.
+// Whether a call that failed with `status` may succeed when tried again: the connection broke, the
+// server is restarting, or it has no room for now.
 bool IsTransient(const absl::Status& status);
+
+// How long to wait before such a call is tried again.
+inline constexpr absl::Duration kRetryDelay = absl::Milliseconds(200);
 
 }  // namespace lorsa::worker
 

@@ -78,8 +78,9 @@ absl::Status ServerSession::PublishCheckpoint(v1::CheckpointStaged staged) {
   staged_.reset();
   if (!published_.has_value()) return status_;
   if (published_->error().empty()) return absl::OkStatus();
-  return published_->retriable() ? absl::ResourceExhaustedError(published_->error())
-                                 : absl::AbortedError(published_->error());
+  if (published_->retriable()) return absl::ResourceExhaustedError(published_->error());
+  return absl::InternalError(
+      absl::StrCat("the server refused the checkpoint: ", published_->error()));
 }
 
 v1::Command ServerSession::command() const {
@@ -218,8 +219,11 @@ bool ServerSession::WriteLoop(Stream& stream) {
       if (stream_broken_ || stopping_) return false;
       if (welcome_.has_value()) message = NextMessage();
     }
-    if (message.has_value() && !stream.Write(*message)) return false;
-    if (message.has_value() && message->has_outcome()) return true;
+    if (!message.has_value()) continue;
+    if (!stream.Write(*message)) return false;
+    if (message->has_outcome()) return true;
+    absl::MutexLock lock(&mutex_);
+    last_contact_ = absl::Now();
   }
 }
 

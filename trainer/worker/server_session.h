@@ -54,7 +54,7 @@ class ServerSession {
 
   // Asks the server to publish a staged checkpoint, and waits for its answer: OK when it is
   // published; RESOURCE_EXHAUSTED if the server could not for now and it is worth trying again;
-  // ABORTED if the server refused it.
+  // INTERNAL if the server refused it.
   absl::Status PublishCheckpoint(v1::CheckpointStaged staged);
 
   // The newest command, COMMAND_UNSPECIFIED if there was none.

@@ -153,7 +153,7 @@ TEST_F(ServerSessionTest, AnErrorOfPublishingTellsWhetherToTryAgain) {
   staged.set_folder("step-000000010");
   EXPECT_TRUE(absl::IsResourceExhausted(session->PublishCheckpoint(staged)));
   StartServer({.publish_error = "damaged"});
-  EXPECT_TRUE(absl::IsAborted(session->PublishCheckpoint(staged)));
+  EXPECT_TRUE(absl::IsInternal(session->PublishCheckpoint(staged)));
 }
 
 TEST_F(ServerSessionTest, AStaleAttemptIsToldAndStopsAsking) {
@@ -163,6 +163,27 @@ TEST_F(ServerSessionTest, AStaleAttemptIsToldAndStopsAsking) {
   EXPECT_TRUE(absl::IsFailedPrecondition(session->status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(session->AddMetrics(Point(0))));
   EXPECT_TRUE(absl::IsFailedPrecondition(session->Finish(Succeeded(), kPatience)));
+}
+
+// A server whose catalog cannot grow ends sessions with this; the worker used to take it for final.
+TEST_F(ServerSessionTest, AServerWithoutRoomIsTriedAgain) {
+  StartServer({.refuse = {grpc::StatusCode::RESOURCE_EXHAUSTED, "the disk is full"}});
+  auto session = Connect();
+  absl::SleepFor(absl::Milliseconds(100));
+  EXPECT_TRUE(session->status().ok());
+  StartServer();
+  EXPECT_TRUE(session->Start().ok());
+}
+
+// Heartbeats are not answered, so hours without metrics used to count as hours without contact.
+TEST_F(ServerSessionTest, AConnectionWithoutAnswersIsContact) {
+  StartServer();
+  auto session = Connect({.give_up_after = absl::Milliseconds(300)});
+  ASSERT_TRUE(session->Start().ok());
+  absl::SleepFor(absl::Milliseconds(500));
+  StartServer();
+  EXPECT_TRUE(session->AddMetrics(Point(1)).ok());
+  EXPECT_TRUE(session->Finish(Succeeded(), kPatience).ok());
 }
 
 TEST_F(ServerSessionTest, AServerThatStaysAwayEndsTheSession) {

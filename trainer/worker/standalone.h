@@ -13,7 +13,7 @@ namespace lorsa::worker {
 struct StandaloneOptions {
   std::string spec;           // a TrainingSpec: a file, "-" for standard input, or itself
   std::string set_folder;     // a sealed activation set
-  std::string output_folder;  // checkpoints/, metrics.jsonl; a run that is there is resumed
+  std::string output_folder;  // checkpoints/ (all are kept), metrics.jsonl; a run there is resumed
 };
 
 // Trains to the end, or checkpoints and returns OK when `stop` is set. INVALID_ARGUMENT lists every
