@@ -35,7 +35,7 @@ def main() -> int:
             counts = (0, 1)
         passed, failed = passed + counts[0], failed + counts[1]
     if (folder / "lint_failed").exists():
-        print("ruff or mypy found something")
+        print("clang-format, ruff or mypy found something")
         failed += 1
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
