@@ -28,8 +28,8 @@ class Sha256 {
 
 std::string Sha256Hex(absl::string_view data);
 
-// Adds the contents of a file to `hash`, read in pieces of 1 MiB, and returns their length in bytes.
-// Errors are those of FileSystem.
+// Adds the contents of a file to `hash`, read in pieces of 1 MiB, and returns their length in
+// bytes. Errors are those of FileSystem.
 absl::StatusOr<uint64_t> HashFile(FileSystem& fs, const std::string& path, Sha256& hash);
 
 absl::StatusOr<std::string> Sha256OfFile(FileSystem& fs, const std::string& path);
