@@ -4,9 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <latch>
 #include <thread>
 
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
 #include "server/rpc/calls_test_fixture.h"
 #include "server/rpc/status_testing.h"
 
@@ -21,19 +22,24 @@ TEST_F(Calls, UnaryRunsItsHandlerOnTheExecutor) {
     return absl::OkStatus();
   };
   StartServer();
+  // Both threads at once, so that each shows itself.
   std::thread::id executor_threads[2];
-  std::latch both(3);  // the two threads and this one
+  absl::BlockingCounter both(2);
+  absl::Notification release;
   for (auto& id : executor_threads) {
-    executor_->Schedule([&both, &id] {
+    executor_->Schedule([&both, &release, &id] {
       id = std::this_thread::get_id();
-      both.arrive_and_wait();
+      both.DecrementCount();
+      release.WaitForNotification();
     });
   }
-  both.arrive_and_wait();
+  both.Wait();
+  release.Notify();
   grpc::ClientContext context;
   v1::ServerInfo info;
   ASSERT_TRUE(v1::ServerInfoService::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
   EXPECT_EQ(info.version(), "1.2.3");
+  StopServer();
   EXPECT_THAT(executor_threads, testing::Contains(handler_thread));
 }
 
