@@ -22,8 +22,8 @@ struct JobEdge {
 //               → CANCELLED   at once: there is no worker to ask
 //   STARTING    → RUNNING     the worker said hello
 //               → RECOVERING  the worker could not be spawned, died, or never said hello
-//               → QUEUED      the server drains before the worker said hello
 //               → FAILED      the same, once recoveries are used up
+//               → QUEUED      the server drains before the worker said hello
 //               → CANCELLING  the client cancels; a worker exists and must be stopped first
 //   RUNNING     → SUCCEEDED   the worker's outcome
 //               → FAILED      the worker's outcome, or recoveries used up
