@@ -43,6 +43,10 @@ class FakeLauncher final : public Launcher {
     killed.push_back(process.pid);
     End(process.pid, "was killed by signal 9 (Killed)");
   }
+  void ReapAllBut(absl::Span<const ProcessIdentity> processes) override {
+    watched.clear();
+    for (const ProcessIdentity& process : processes) watched.push_back(process.pid);
+  }
 
   void End(pid_t pid, const std::string& ending) {
     alive_[pid] = false;
@@ -55,6 +59,7 @@ class FakeLauncher final : public Launcher {
   bool failing = false;
   std::vector<LaunchRequest> launched;
   std::vector<pid_t> killed;
+  std::vector<pid_t> watched;  // at the last reaping
 
  private:
   std::map<pid_t, bool> alive_;

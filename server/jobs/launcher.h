@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/process_identity.h"
 
 namespace lorsa::server {
@@ -30,6 +31,9 @@ class Launcher {
   virtual ProcessStatus Check(const ProcessIdentity& process) = 0;
   // Ends the process at once (SIGKILL); nothing if it is gone.
   virtual void Kill(const ProcessIdentity& process) = 0;
+  // Collects processes launched here that have ended and that nobody will ask about: all but
+  // `watched`, whose endings Check has yet to tell.
+  virtual void ReapAllBut(absl::Span<const ProcessIdentity> /*watched*/) {}
 };
 
 }  // namespace lorsa::server

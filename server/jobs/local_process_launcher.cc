@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -71,6 +72,10 @@ absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest
   const int error = ::posix_spawn(&pid, binary.c_str(), settings.actions(), settings.attributes(),
                                   arguments, environ);
   if (error != 0) return ErrnoStatus(error, "start worker", worker_binary_);
+  {
+    absl::MutexLock lock(&mu_);
+    uncollected_.insert(pid);
+  }
   const absl::StatusOr<ProcessIdentity> identity = IdentifyProcess(pid);
   // One that has ended already is known by its pid alone; Check says how it ended.
   return identity.ok() ? *identity : ProcessIdentity{.pid = pid};
@@ -80,8 +85,20 @@ ProcessStatus LocalProcessLauncher::Check(const ProcessIdentity& process) {
   if (IsAlive(process)) return {.alive = true};
   // Collects a child of ours, so that no zombie stays; of another's child nothing is known.
   int wait_status = 0;
+  absl::MutexLock lock(&mu_);
   if (::waitpid(process.pid, &wait_status, WNOHANG) != process.pid) return {};
+  uncollected_.erase(process.pid);
   return {.alive = false, .ending = Describe(wait_status)};
+}
+
+void LocalProcessLauncher::ReapAllBut(absl::Span<const ProcessIdentity> watched) {
+  absl::MutexLock lock(&mu_);
+  std::erase_if(uncollected_, [&](const pid_t pid) {
+    const bool is_watched = std::any_of(watched.begin(), watched.end(),
+                                        [&](const auto& process) { return process.pid == pid; });
+    // Not only when it was collected: an error says that it is no child any more.
+    return !is_watched && ::waitpid(pid, nullptr, WNOHANG) != 0;
+  });
 }
 
 void LocalProcessLauncher::Kill(const ProcessIdentity& process) {

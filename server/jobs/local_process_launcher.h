@@ -2,10 +2,14 @@
 #ifndef LORSA_SERVER_JOBS_LOCAL_PROCESS_LAUNCHER_H_
 #define LORSA_SERVER_JOBS_LOCAL_PROCESS_LAUNCHER_H_
 
+#include <set>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "server/jobs/launcher.h"
 
 namespace lorsa::server {
@@ -21,9 +25,13 @@ class LocalProcessLauncher final : public Launcher {
   absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) override;
   ProcessStatus Check(const ProcessIdentity& process) override;
   void Kill(const ProcessIdentity& process) override;
+  void ReapAllBut(absl::Span<const ProcessIdentity> watched) override;
 
  private:
   const std::string worker_binary_;
+  // Held while one is collected too: from then on its pid may be another child's.
+  absl::Mutex mu_;
+  std::set<pid_t> uncollected_ ABSL_GUARDED_BY(mu_);  // children of this process
 };
 
 }  // namespace lorsa::server

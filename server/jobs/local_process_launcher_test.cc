@@ -107,6 +107,26 @@ TEST_F(LocalProcessLauncherTest, KillEndsTheProcessAndNoZombieStays) {
   launcher.Kill(*process);
 }
 
+// Only Check collected children, so a worker whose job had ended stayed a zombie.
+TEST_F(LocalProcessLauncherTest, ProcessThatNobodyChecksLeavesNoZombie) {
+  LocalProcessLauncher launcher(Script("exit 0"));
+  const auto process = launcher.Launch(Request());
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_TRUE(Await([&] {
+    launcher.ReapAllBut({});
+    return !fs_.Exists(absl::StrCat("/proc/", process->pid)).value();
+  }));
+}
+
+TEST_F(LocalProcessLauncherTest, EndingOfAWatchedProcessIsLeftToCheck) {
+  LocalProcessLauncher launcher(Script("exit 3"));
+  const auto process = launcher.Launch(Request());
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(Await([&] { return !IsAlive(*process); }));
+  launcher.ReapAllBut({*process});
+  EXPECT_EQ(launcher.Check(*process).ending, "exited with status 3");
+}
+
 TEST_F(LocalProcessLauncherTest, OtherProcessWithTheSamePidIsNeitherAliveNorKilled) {
   LocalProcessLauncher launcher(Script("exec sleep 600"));
   const auto process = launcher.Launch(Request());

@@ -65,12 +65,16 @@ void Scheduler::Poll() {
   const absl::StatusOr<std::vector<JobRecord>> active = env_.catalog.ActiveJobs();
   if (!active.ok()) return LogFailure("poll_failed", "", active.status());
   int with_worker = 0;
+  std::vector<ProcessIdentity> watched;
   for (const JobRecord& job : *active) {
     if (!HasWorker(job.job.state())) continue;
     ++with_worker;
+    watched.push_back(job.worker);
     Tend(job);
     env_.watchers.Notify(job.id, kJobTick);
   }
+  // One whose job has ended is still on its way out; one that was killed here is dying.
+  env_.launcher.ReapAllBut(watched);
   if (!draining) return LaunchWaiting(*active);
   absl::MutexLock lock(&mu_);
   drained_ = with_worker == 0;
