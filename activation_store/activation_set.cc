@@ -15,7 +15,6 @@
 namespace lorsa::store {
 namespace {
 
-constexpr size_t kMaxOpenFiles = 256;        // per set
 constexpr uint64_t kMaxSetChunks = 1 << 24;  // their places are kept in memory, 24 bytes each
 
 // The open files of a set's shards, the least recently used closed first. Thread-safe.
@@ -35,7 +34,7 @@ class OpenFiles {
   std::shared_ptr<const ReadableFile> Put(size_t shard, std::unique_ptr<ReadableFile> file) {
     const absl::MutexLock lock(&mutex_);
     if (entries_[shard].file == nullptr) {  // else another thread was faster
-      if (open_.size() == kMaxOpenFiles) CloseOldest();
+      if (open_.size() == kMaxOpenFilesPerSet) CloseOldest();
       entries_[shard].file = std::move(file);
       open_.push_back(shard);
     }

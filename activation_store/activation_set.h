@@ -2,6 +2,7 @@
 #ifndef LORSA_ACTIVATION_STORE_ACTIVATION_SET_H_
 #define LORSA_ACTIVATION_STORE_ACTIVATION_SET_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +24,10 @@ struct Sequence {
   std::string tokens;       // int32 [context]
   std::string mask;         // uint8 [context]
 };
+
+// Shards of one set that are open at a time. A random order over more shards reopens files, which
+// costs little beside a read; descriptors are what a server with many sets runs out of.
+inline constexpr size_t kMaxOpenFilesPerSet = 64;
 
 // A sealed set. Opening checks the manifest, every shard's layout and size, not its contents;
 // reading checks each sequence's checksum. Thread-safe; reads of contiguous and unfiltered shards

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "activation_store/set_writer.h"
@@ -14,6 +16,11 @@ namespace lorsa::store {
 namespace {
 
 using testing::HasSubstr;
+
+size_t OpenDescriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
@@ -97,10 +104,13 @@ TEST_F(ActivationSetTest, MoreShardsThanFilesMayBeOpen) {
   const Manifest written = WriteTestSet(fs_, JoinPath(folder_, "set"),
                                         TestDescription(ElementType::kFloat16, 2, 2), 300, 1);
   ASSERT_EQ(written.shards.size(), 300);
+  const size_t before = OpenDescriptors();
   const auto set = ActivationSet::Open(fs_, JoinPath(folder_, "set"));
   ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_LE(OpenDescriptors(), before + kMaxOpenFilesPerSet + 1);  // 1: the checksums
   Sequence sequence;
   for (int round = 0; round < 2; ++round) {
+    EXPECT_LE(OpenDescriptors(), before + kMaxOpenFilesPerSet + 1);
     for (int64_t i = 0; i < 300; ++i) {
       ASSERT_EQ((*set)->Read(i, sequence), absl::OkStatus());
       ASSERT_TRUE(SameBytes(sequence, TestSequence(written, i)));

@@ -9,6 +9,7 @@
 #include <string>
 #include <variant>
 
+#include "server/descriptor_limit.h"
 #include "server/lorsad.h"
 #include "server/lorsad_options.h"
 #include "server/shutdown_signals.h"
@@ -33,6 +34,10 @@ void SetUpLogging(const std::string& level) {
 int Run(const LorsadOptions& options) {
   ShutdownSignals signals;
   SetUpLogging(options.log_level);
+  if (const absl::Status raised = RaiseDescriptorLimit(); !raised.ok()) {
+    spdlog::warn("event=descriptor_limit message=\"cannot be raised: {}\"",
+                 std::string(raised.message()));
+  }
   absl::StatusOr<std::unique_ptr<Lorsad>> lorsad = Lorsad::Start(options);
   if (!lorsad.ok()) {
     std::fprintf(stderr, "lorsad: %s\n", std::string(lorsad.status().message()).c_str());
