@@ -402,6 +402,17 @@ TEST_F(CatalogTest, DeletedCheckpointIsGone) {
   EXPECT_EQ(catalog_->GetCheckpoint("demo", 20)->tokens(), 20 * 2048);
 }
 
+TEST(SqliteStatusTest, OnlyAFullDiskIsToldToMakeRoom) {
+  for (const int code : {SQLITE_FULL, SQLITE_IOERR_WRITE}) {
+    EXPECT_THAT(std::string(SqliteStatus(code, "x").message()), HasSubstr("make room")) << code;
+  }
+  for (const int code : {SQLITE_IOERR, SQLITE_IOERR_READ, SQLITE_IOERR_FSYNC}) {
+    EXPECT_THAT(std::string(SqliteStatus(code, "x").message()),
+                HasSubstr("disk of the data folder fails"))
+        << code;
+  }
+}
+
 TEST_F(CatalogTest, ActivationSetIsRegisteredOnce) {
   v1::ActivationSet set;
   set.set_name("activationSets/smollm2");
@@ -413,7 +424,13 @@ TEST_F(CatalogTest, ActivationSetIsRegisteredOnce) {
   EXPECT_EQ(catalog_->GetActivationSet("smollm2")->layer(), 12);
   EXPECT_TRUE(catalog_->CreateActivationSet(set).ok());
   set.set_manifest_sha256("bb");
-  EXPECT_TRUE(absl::IsAlreadyExists(catalog_->CreateActivationSet(set).status()));
+  const absl::Status changed = catalog_->CreateActivationSet(set).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(changed));
+  EXPECT_THAT(std::string(changed.message()), HasSubstr("contents have changed since"));
+  set.set_path("/sets/other");
+  const absl::Status elsewhere = catalog_->CreateActivationSet(set).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(elsewhere));
+  EXPECT_THAT(std::string(elsewhere.message()), HasSubstr("with the folder /sets/smollm2;"));
   set.set_name("activationSets/another");
   ASSERT_TRUE(catalog_->CreateActivationSet(set).ok());
   EXPECT_THAT(catalog_->ListActivationSets("", 10).value(), SizeIs(2));

@@ -38,6 +38,12 @@ absl::StatusOr<v1::ActivationSet> StoreActivationSet(Connection& connection,
     if (existing->path() == set.path() && existing->manifest_sha256() == set.manifest_sha256()) {
       return *existing;
     }
+    if (existing->path() == set.path()) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("activation set ", id, " is the folder ", set.path(),
+                       ", but its contents have changed since it was registered; register it "
+                       "under another id"));
+    }
     return absl::AlreadyExistsError(absl::StrCat("activation set ", id,
                                                  " is registered already, with the folder ",
                                                  existing->path(), "; choose another id"));

@@ -7,6 +7,17 @@
 
 namespace lorsa::server {
 
+namespace {
+
+absl::Status DiskStatus(int code, absl::string_view text) {
+  const bool full = (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_WRITE;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(text, full ? "; make room on the disk of the data folder and try again"
+                              : "; the disk of the data folder fails: see the system's log"));
+}
+
+}  // namespace
+
 absl::Status SqliteStatus(int code, absl::string_view message) {
   const std::string text = absl::StrCat("catalog: ", message, " (SQLite code ", code, ")");
   switch (code & 0xff) {  // The low byte is the primary code, the rest tells apart its kinds.
@@ -16,8 +27,7 @@ absl::Status SqliteStatus(int code, absl::string_view message) {
       return absl::OkStatus();
     case SQLITE_FULL:
     case SQLITE_IOERR:
-      return absl::ResourceExhaustedError(
-          absl::StrCat(text, "; make room on the disk of the data folder and try again"));
+      return DiskStatus(code, text);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return absl::DataLossError(text);
