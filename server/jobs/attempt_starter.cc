@@ -2,6 +2,7 @@
 #include "server/jobs/attempt_starter.h"
 
 #include <google/protobuf/text_format.h>
+#include <spdlog/spdlog.h>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -41,11 +42,24 @@ JobDecision RecordWorker(const AttemptKey& attempt, const ProcessIdentity& worke
 absl::Status AttemptStarter::Start(const JobRecord& job) {
   const AttemptKey attempt{job.id, job.job.attempt() + 1};
   const std::string token = absl::BytesToHexString(env_.random_bytes(kTokenBytes));
+  RemoveEarlierStaging(attempt);                                                         // 1
   LORSA_RETURN_IF_ERROR(PrepareFolders(attempt));                                        // 1
   LORSA_RETURN_IF_ERROR(WriteBootstrap(attempt, token));                                 // 1
   LORSA_RETURN_IF_ERROR(CommitChange(env_, job.id, BeginAttempt(job, token)).status());  // 2
   Spawn(attempt);
   return absl::OkStatus();
+}
+
+// Best effort: the next attempt tries again. Comes first, since a full disk may be why there is a
+// next attempt.
+void AttemptStarter::RemoveEarlierStaging(const AttemptKey& attempt) {
+  for (int earlier = 1; earlier < attempt.attempt; ++earlier) {
+    const absl::Status removed =
+        env_.fs.RemoveAll(env_.layout.StagingFolder(attempt.job_id, earlier));
+    if (removed.ok()) continue;
+    spdlog::warn("event=staging_not_removed job={} attempt={} error=\"{}\"", attempt.job_id,
+                 earlier, removed.ToString());
+  }
 }
 
 // The folders must be there after a crash, since what is published is renamed between them.

@@ -22,6 +22,8 @@ class AttemptStarter {
   absl::Status Start(const JobRecord& job);
 
  private:
+  // What earlier attempts staged and did not publish, nobody reads again.
+  void RemoveEarlierStaging(const AttemptKey& attempt);
   absl::Status PrepareFolders(const AttemptKey& attempt);
   absl::Status WriteBootstrap(const AttemptKey& attempt, const std::string& token);
   void Spawn(const AttemptKey& attempt);

@@ -8,7 +8,7 @@
 //       bootstrap.textproto     WorkerBootstrap, mode 0600: it holds the attempt's token
 //       worker.log              what the worker printed
 //       outcome.textproto       WorkerOutcome, left by the worker when it ends
-//       staging/step-…/         checkpoints in the making
+//       staging/step-…/         checkpoints in the making; removed when the next attempt begins
 //     checkpoints/step-…/       published checkpoints
 //     trash/                    what is being removed
 #ifndef LORSA_SERVER_JOBS_DATA_LAYOUT_H_

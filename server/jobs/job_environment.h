@@ -19,7 +19,8 @@ struct JobOptions {
   // How often processes, deadlines and the queue are looked at.
   absl::Duration poll_interval = absl::Milliseconds(500);
   // A worker that sends nothing for so long (before its hello, between heartbeats, or after the
-  // connection broke or the server restarted) is killed and counts as lost.
+  // connection broke or the server restarted) is killed and counts as lost. Time in which the
+  // server handles a message of it does not count.
   absl::Duration silence_timeout = absl::Seconds(60);
   // From CancelJob to SIGKILL.
   absl::Duration cancel_grace = absl::Seconds(30);

@@ -2,7 +2,8 @@
 //
 // Truth is in the catalog; this folder remembers only what is worthless after a restart (the
 // connections, the newest progress, deadlines). Life of an attempt:
-//   1. Its folder and bootstrap file (with a fresh token) are written.
+//   1. What earlier attempts left staged is removed; its folder and bootstrap file (with a fresh
+//      token) are written.
 //   2. QUEUED | RECOVERING → STARTING commits, with the attempt's number and its token's sha256.
 //   3. The worker is spawned, and
 //   4. its identity is stored.

@@ -18,12 +18,31 @@ absl::Duration LiveAttempts::Observe(const AttemptKey& attempt, absl::Duration n
     entry.attempt = attempt.attempt;
     entry.last_heard = now;
   }
+  // An older attempt's caller must not make a newer one look heard.
+  if (entry.attempt == attempt.attempt && entry.being_handled > 0) entry.last_heard = now;
   return entry.last_heard;
 }
 
 void LiveAttempts::Heard(const AttemptKey& attempt, absl::Duration now) {
   absl::MutexLock lock(&mu_);
   if (Entry* entry = Find(attempt)) entry->last_heard = now;
+}
+
+void LiveAttempts::BeginHandling(const AttemptKey& attempt, absl::Duration now) {
+  absl::MutexLock lock(&mu_);
+  Entry* entry = Find(attempt);
+  if (entry == nullptr) return;
+  entry->last_heard = now;
+  ++entry->being_handled;
+}
+
+void LiveAttempts::EndHandling(const AttemptKey& attempt, absl::Duration now) {
+  absl::MutexLock lock(&mu_);
+  Entry* entry = Find(attempt);
+  // The entry may have begun meanwhile.
+  if (entry == nullptr || entry->being_handled == 0) return;
+  entry->last_heard = now;
+  --entry->being_handled;
 }
 
 absl::Duration LiveAttempts::KillTime(const AttemptKey& attempt, absl::Duration if_first) {

@@ -29,9 +29,12 @@ class LiveAttempts {
   // Times here are JobEnvironment::uptime.
   //
   // Begins an entry, heard of at `now`, unless the attempt has one. Returns when it was last heard
-  // of.
+  // of: `now` while a message of it is being handled, since what it sends meanwhile is not read.
   absl::Duration Observe(const AttemptKey& attempt, absl::Duration now);
   void Heard(const AttemptKey& attempt, absl::Duration now);
+  // Around the handling of a message.
+  void BeginHandling(const AttemptKey& attempt, absl::Duration now);
+  void EndHandling(const AttemptKey& attempt, absl::Duration now);
   // When the attempt, told to cancel, is to be killed: what the first call says.
   absl::Duration KillTime(const AttemptKey& attempt, absl::Duration if_first);
 
@@ -62,6 +65,7 @@ class LiveAttempts {
   struct Entry {
     int attempt = 0;
     absl::Duration last_heard;
+    int being_handled = 0;  // messages; an older connection's may be among them
     std::optional<absl::Duration> kill_time;
     std::shared_ptr<WorkerConnection> connection;
     v1::Command last_command = v1::COMMAND_UNSPECIFIED;  // sent on this connection

@@ -36,6 +36,16 @@ TEST_F(RecoveryTest, LostWorkerIsReplacedAfterABackoff) {
   EXPECT_EQ(Get("demo").attempt(), 2);
 }
 
+// Partial checkpoints and copies of the layer's weights of lost attempts stayed for ever.
+TEST_F(RecoveryTest, NextAttemptRemovesWhatEarlierOnesLeftStaged) {
+  FakeWorker first = Run("demo");
+  Stage(first, 10);
+  FakeWorker second = LoseAndRecover();
+  EXPECT_FALSE(fs_.Exists(first.bootstrap.staging_folder()).value());
+  EXPECT_TRUE(fs_.Exists(second.bootstrap.staging_folder()).value());
+  EXPECT_TRUE(fs_.Exists(Layout().BootstrapFile("demo", 1)).value());
+}
+
 TEST_F(RecoveryTest, BackoffDoublesUpToItsBound) {
   options_.max_recoveries = 10;
   options_.max_backoff = absl::Seconds(5);
@@ -106,6 +116,49 @@ TEST_F(RecoveryTest, SilentWorkerIsKilledAndCountsAsLost) {
   EXPECT_THAT(launcher_.killed, SizeIs(1));
   EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
   EXPECT_EQ(ReasonOf(*worker.connection->ended), "STALE_ATTEMPT");
+}
+
+// A finished worker was never looked at again and stayed a zombie.
+TEST_F(RecoveryTest, WorkerIsReapedOnceItsJobHasEnded) {
+  FakeWorker worker = Run("demo");
+  Poll();
+  EXPECT_THAT(launcher_.watched, ElementsAre(1001));
+  ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
+  Poll();
+  EXPECT_THAT(launcher_.watched, IsEmpty());
+}
+
+// Heartbeats behind a message are not read while the server handles it, and the silence was counted
+// as the worker's.
+TEST_F(RecoveryTest, WorkerIsNotSilentWhileTheServerHandlesItsMessage) {
+  class SlowConnection final : public WorkerConnection {
+   public:
+    explicit SlowConnection(std::function<void()> on_send) : on_send_(std::move(on_send)) {}
+    bool Send(v1::ServerMessage) override {
+      on_send_();
+      return true;
+    }
+    void End(absl::Status) override {}
+
+   private:
+    const std::function<void()> on_send_;
+  };
+  FakeWorker worker = Run("demo");
+  // Answers within the handling of the message, which so takes longer than the timeout.
+  SlowConnection connection([this] {
+    Advance(options_.silence_timeout + absl::Seconds(1));
+    Poll();
+  });
+  v1::WorkerMessage message;
+  message.mutable_metrics()->set_number(1);
+  ASSERT_TRUE(manager_->sessions().Handle(worker.attempt, message, connection).ok());
+  EXPECT_THAT(launcher_.killed, IsEmpty());
+  Advance(options_.silence_timeout);
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+  Advance(absl::Seconds(1));
+  Poll();
+  EXPECT_THAT(launcher_.killed, SizeIs(1)) << "silence counts again";
 }
 
 TEST_F(RecoveryTest, WorkerThatNeverSaysHelloIsKilledToo) {

@@ -90,6 +90,24 @@ JobDecision ConditionDecision(const AttemptKey& attempt, const std::string& wait
   };
 }
 
+// The time that the server takes for a message (reading a large checkpoint) is not the worker's
+// silence.
+class Handling {
+ public:
+  Handling(LiveAttempts& live, const JobEnvironment& env, const AttemptKey& attempt)
+      : live_(live), env_(env), attempt_(attempt) {
+    live_.BeginHandling(attempt_, env_.uptime());
+  }
+  ~Handling() { live_.EndHandling(attempt_, env_.uptime()); }
+  Handling(const Handling&) = delete;
+  Handling& operator=(const Handling&) = delete;
+
+ private:
+  LiveAttempts& live_;
+  const JobEnvironment& env_;
+  const AttemptKey& attempt_;
+};
+
 }  // namespace
 
 WorkerSessions::WorkerSessions(const JobOptions& options, const JobEnvironment& environment,
@@ -158,7 +176,7 @@ absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& jo
 
 absl::Status WorkerSessions::Handle(const AttemptKey& attempt, const v1::WorkerMessage& message,
                                     WorkerConnection& connection) {
-  live_.Heard(attempt, env_.uptime());
+  const Handling handling(live_, env_, attempt);
   switch (message.item_case()) {
     case v1::WorkerMessage::kHeartbeat:
       return HandleHeartbeat(attempt, message.heartbeat());
@@ -220,7 +238,6 @@ absl::Status WorkerSessions::HandleCheckpoint(const AttemptKey& attempt,
     published.set_retriable(absl::IsResourceExhausted(status) || absl::IsUnavailable(status));
   }
   connection.Send(std::move(answer));
-  live_.Heard(attempt, env_.uptime());  // Reading a large checkpoint takes a while.
   return absl::OkStatus();
 }
 
