@@ -87,6 +87,11 @@ absl::Status VerifyNoOthers(FileSystem& fs, const std::string& folder,
 absl::StatusOr<std::vector<v1::CheckpointFile>> VerifyCheckpointFiles(
     FileSystem& fs, const std::string& folder, const std::string& manifest_sha256) {
   const std::string manifest_path = JoinPath(folder, kManifestFile);
+  LORSA_ASSIGN_OR_RETURN(const auto manifest_file, fs.OpenForRead(manifest_path));
+  // Not left to ReadFile, whose RESOURCE_EXHAUSTED would read as a full disk.
+  if (manifest_file->size() > kMaxManifestBytes) {
+    return BadManifest(folder, absl::StrCat("has more than ", kMaxManifestBytes, " bytes"));
+  }
   LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, manifest_path, kMaxManifestBytes));
   if (Sha256Hex(text) != manifest_sha256) {
     return absl::DataLossError(

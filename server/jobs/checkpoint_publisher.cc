@@ -4,10 +4,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "server/jobs/checkpoint_files.h"
+#include "server/jobs/job_state.h"
 
 namespace lorsa::server {
 namespace {
@@ -20,6 +23,23 @@ std::string ManifestSha256(const v1::Checkpoint& checkpoint) {
   return "";
 }
 
+// What verification says of files that are not as they should be, and that no later try changes.
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
+}
+
+// An error that the worker is told is one that may pass, unless it is damage.
+absl::Status RetriableUnlessDamage(const absl::Status& status) {
+  if (status.ok() || IsDamage(status) || absl::IsResourceExhausted(status)) return status;
+  return absl::UnavailableError(status.message());
+}
+
+// Whether `folder` holds this very checkpoint, by its manifest.
+bool IsFolderOf(FileSystem& fs, const std::string& folder, const v1::Checkpoint& checkpoint) {
+  const absl::StatusOr<std::string> sha256 = Sha256OfFile(fs, JoinPath(folder, kManifestFile));
+  return sha256.ok() && *sha256 == ManifestSha256(checkpoint);
+}
+
 }  // namespace
 
 absl::Status CheckpointPublisher::Publish(const AttemptKey& attempt,
@@ -29,37 +49,52 @@ absl::Status CheckpointPublisher::Publish(const AttemptKey& attempt,
     return absl::InvalidArgumentError("a staged folder must be named for its step: step-000001000");
   }
   absl::MutexLock lock(&mu_);
-  if (PublishedStepHolds(attempt.job_id, staged.step())) {  // 1
+  LORSA_RETURN_IF_ERROR(CheckCurrent(attempt));                                          // 1
+  LORSA_ASSIGN_OR_RETURN(const bool holds, PublishedStepHolds(attempt.job_id, staged));  // 2
+  if (holds) {
     return env_.fs.RemoveAll(
         JoinPath(env_.layout.StagingFolder(attempt.job_id, attempt.attempt), staged.folder()));
   }
-  LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, VerifyStaged(attempt, staged));  // 2
-  LORSA_RETURN_IF_ERROR(MoveIntoPlace(attempt, staged.step()));                            // 3
+  LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, VerifyStaged(attempt, staged));  // 3
+  LORSA_RETURN_IF_ERROR(CheckCurrent(attempt));                                            // 1
+  LORSA_RETURN_IF_ERROR(MoveIntoPlace(attempt, staged.step()));                            // 4
   const absl::Status stored =
-      env_.catalog.PutCheckpoint(attempt, checkpoint, staged.scheduled(), env_.now());  // 4
-  if (absl::IsAborted(stored)) MoveToTrash(attempt.job_id, staged.step()).IgnoreError();
+      env_.catalog.PutCheckpoint(attempt, checkpoint, staged.scheduled(), env_.now());  // 5
+  if (absl::IsAborted(stored)) TakeBack(attempt.job_id, staged.step()).IgnoreError();
   LORSA_RETURN_IF_ERROR(stored);
   env_.watchers.Notify(attempt.job_id, kJobEvent);
-  // 5 is housekeeping: the checkpoint is published whatever comes of it.
-  if (absl::Status kept = ApplyRetention(attempt.job_id, keep_checkpoints); !kept.ok()) {
+  // 6 is housekeeping: the checkpoint is published whatever comes of it.
+  if (absl::Status kept = ApplyRetention(attempt.job_id, staged.step(), keep_checkpoints);
+      !kept.ok()) {
     spdlog::warn("event=retention_failed job={} attempt={} error=\"{}\"", attempt.job_id,
                  attempt.attempt, kept.ToString());
   }
   return absl::OkStatus();
 }
 
-bool CheckpointPublisher::PublishedStepHolds(const std::string& job_id, int64_t step) const {
-  const absl::StatusOr<v1::Checkpoint> published = env_.catalog.GetCheckpoint(job_id, step);
-  if (!published.ok()) return false;
+absl::Status CheckpointPublisher::CheckCurrent(const AttemptKey& attempt) const {
+  LORSA_ASSIGN_OR_RETURN(const JobRecord job, env_.catalog.GetJob(attempt.job_id));
+  if (job.job.attempt() == attempt.attempt && HasWorker(job.job.state())) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("attempt ", attempt.attempt, " of job ", attempt.job_id, " is over"));
+}
+
+absl::StatusOr<bool> CheckpointPublisher::PublishedStepHolds(
+    const std::string& job_id, const v1::CheckpointStaged& staged) const {
+  const absl::StatusOr<v1::Checkpoint> published =
+      env_.catalog.GetCheckpoint(job_id, staged.step());
+  if (absl::IsNotFound(published.status())) return false;
+  LORSA_RETURN_IF_ERROR(published.status());
+  if (staged.has_fvu() && !published->has_fvu()) return false;
   const absl::Status status =
-      VerifyCheckpointFiles(env_.fs, env_.layout.CheckpointFolder(job_id, step),
+      VerifyCheckpointFiles(env_.fs, env_.layout.CheckpointFolder(job_id, staged.step()),
                             ManifestSha256(*published))
           .status();
-  if (!status.ok()) {
-    spdlog::warn("event=checkpoint_damaged job={} step={} error=\"{}\"", job_id, step,
-                 status.ToString());
-  }
-  return status.ok();
+  if (status.ok()) return true;
+  if (!IsDamage(status)) return RetriableUnlessDamage(status);
+  spdlog::warn("event=checkpoint_damaged job={} step={} error=\"{}\"", job_id, staged.step(),
+               status.ToString());
+  return false;
 }
 
 absl::StatusOr<v1::Checkpoint> CheckpointPublisher::VerifyStaged(
@@ -69,12 +104,13 @@ absl::StatusOr<v1::Checkpoint> CheckpointPublisher::VerifyStaged(
   LORSA_ASSIGN_OR_RETURN(const bool is_staged, env_.fs.Exists(staged_folder));
   const std::string folder =
       is_staged ? staged_folder : env_.layout.CheckpointFolder(attempt.job_id, staged.step());
-  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files,
-                         VerifyCheckpointFiles(env_.fs, folder, staged.manifest_sha256()));
+  const absl::StatusOr<std::vector<v1::CheckpointFile>> files =
+      VerifyCheckpointFiles(env_.fs, folder, staged.manifest_sha256());
+  LORSA_RETURN_IF_ERROR(RetriableUnlessDamage(files.status()));
   v1::Checkpoint checkpoint;
   checkpoint.set_step(staged.step());
   checkpoint.set_tokens(staged.tokens());
-  checkpoint.mutable_files()->Assign(files.begin(), files.end());
+  checkpoint.mutable_files()->Assign(files->begin(), files->end());
   if (staged.has_fvu()) checkpoint.set_fvu(staged.fvu());
   return checkpoint;
 }
@@ -83,35 +119,80 @@ absl::Status CheckpointPublisher::MoveIntoPlace(const AttemptKey& attempt, int64
   const std::string staging = env_.layout.StagingFolder(attempt.job_id, attempt.attempt);
   const std::string staged_folder = JoinPath(staging, CheckpointId(step));
   LORSA_ASSIGN_OR_RETURN(const bool is_staged, env_.fs.Exists(staged_folder));
-  if (!is_staged) return absl::OkStatus();  // In place since an earlier try.
-  LORSA_RETURN_IF_ERROR(MoveToTrash(attempt.job_id, step));
-  LORSA_RETURN_IF_ERROR(
-      env_.fs.Rename(staged_folder, env_.layout.CheckpointFolder(attempt.job_id, step)));
+  if (is_staged) {
+    LORSA_RETURN_IF_ERROR(MoveToTrash(attempt.job_id, CheckpointId(step), CheckpointId(step)));
+    const absl::Status renamed =
+        env_.fs.Rename(staged_folder, env_.layout.CheckpointFolder(attempt.job_id, step));
+    if (!renamed.ok()) {
+      RestoreFromTrash(attempt.job_id, step).IgnoreError();
+      return renamed;
+    }
+  }
+  // Otherwise in place since an earlier try, which may have ended before this.
   LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(attempt.job_id)));
   return env_.fs.SyncDirectory(staging);
 }
 
-absl::Status CheckpointPublisher::ApplyRetention(const std::string& job_id, int keep_checkpoints) {
+absl::Status CheckpointPublisher::TakeBack(const std::string& job_id, int64_t step) {
+  // Under another name, since the trash has what it displaced under the step's.
+  LORSA_RETURN_IF_ERROR(
+      MoveToTrash(job_id, CheckpointId(step), absl::StrCat(CheckpointId(step), "-refused")));
+  return RestoreFromTrash(job_id, step);
+}
+
+absl::Status CheckpointPublisher::ApplyRetention(const std::string& job_id, int64_t published_step,
+                                                 int keep_checkpoints) {
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
                          env_.catalog.ListCheckpoints(job_id));
   const size_t newest = std::min(all.size(), static_cast<size_t>(std::max(keep_checkpoints, 1)));
   for (size_t i = 0; i < all.size() - newest; ++i) {
     if (all[i].best()) continue;
     LORSA_RETURN_IF_ERROR(env_.catalog.DeleteCheckpoint(job_id, all[i].step()));
-    LORSA_RETURN_IF_ERROR(MoveToTrash(job_id, all[i].step()));
+    const std::string name = CheckpointId(all[i].step());
+    LORSA_RETURN_IF_ERROR(MoveToTrash(job_id, name, name));
   }
+  LORSA_RETURN_IF_ERROR(Sweep(job_id, published_step));
   return env_.fs.RemoveAll(env_.layout.TrashFolder(job_id));
 }
 
-absl::Status CheckpointPublisher::MoveToTrash(const std::string& job_id, int64_t step) {
-  const std::string folder = env_.layout.CheckpointFolder(job_id, step);
+absl::Status CheckpointPublisher::Sweep(const std::string& job_id, int64_t published_step) {
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> known,
+                         env_.catalog.ListCheckpoints(job_id));
+  std::set<std::string> names = {CheckpointId(published_step)};
+  for (const v1::Checkpoint& checkpoint : known) {
+    const std::string name = CheckpointId(checkpoint.step());
+    if (!names.insert(name).second) continue;
+    const bool displaced =
+        IsFolderOf(env_.fs, JoinPath(env_.layout.TrashFolder(job_id), name), checkpoint) &&
+        !IsFolderOf(env_.fs, env_.layout.CheckpointFolder(job_id, checkpoint.step()), checkpoint);
+    if (displaced) LORSA_RETURN_IF_ERROR(TakeBack(job_id, checkpoint.step()));
+  }
+  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> found,
+                         env_.fs.List(env_.layout.CheckpointsFolder(job_id)));
+  for (const std::string& name : found) {
+    if (!names.contains(name)) LORSA_RETURN_IF_ERROR(MoveToTrash(job_id, name, name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointPublisher::MoveToTrash(const std::string& job_id, const std::string& name,
+                                              const std::string& trashed_as) {
+  const std::string folder = JoinPath(env_.layout.CheckpointsFolder(job_id), name);
   const std::string trash = env_.layout.TrashFolder(job_id);
-  const std::string trashed = JoinPath(trash, CheckpointId(step));
+  const std::string trashed = JoinPath(trash, trashed_as);
   LORSA_ASSIGN_OR_RETURN(const bool exists, env_.fs.Exists(folder));
   if (!exists) return absl::OkStatus();
   LORSA_RETURN_IF_ERROR(env_.fs.CreateDirectories(trash));
   LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(trashed));
   LORSA_RETURN_IF_ERROR(env_.fs.Rename(folder, trashed));
+  return env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(job_id));
+}
+
+absl::Status CheckpointPublisher::RestoreFromTrash(const std::string& job_id, int64_t step) {
+  const std::string trashed = JoinPath(env_.layout.TrashFolder(job_id), CheckpointId(step));
+  LORSA_ASSIGN_OR_RETURN(const bool exists, env_.fs.Exists(trashed));
+  if (!exists) return absl::OkStatus();
+  LORSA_RETURN_IF_ERROR(env_.fs.Rename(trashed, env_.layout.CheckpointFolder(job_id, step)));
   return env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(job_id));
 }
 

@@ -1,23 +1,26 @@
 // Turns a checkpoint that a worker staged into a published one.
 //
 // Protocol of a publication:
-//   1. If the catalog knows a checkpoint of this step and its folder verifies, that one is kept,
-//   the
-//      staged one is removed and all is done: an attempt that runs a step again writes the same
-//      weights, and a request sent again, its answer lost, finds its own.
-//   2. The staged folder's manifest.json has the sha256 that the worker named, and every file that
+//   1. The attempt is current; looked at again before 4, since 3 takes long.
+//   2. If the catalog knows a checkpoint of this step, its folder verifies, and it has its FVU or
+//      the staged one has none either, that one is kept, the staged one is removed and all is done:
+//      an attempt that runs a step again writes the same weights, and a request sent again, its
+//      answer lost, finds its own. Only what is missing or differs is damage; a disk that cannot be
+//      read just now is an error, and nothing moves.
+//   3. The staged folder's manifest.json has the sha256 that the worker named, and every file that
 //      it lists is there, regular, with the size and sha256 listed, and no other. The worker has
 //      fsynced them. If there is no staged folder, the one in place is held to the same: an earlier
-//      try may have come as far as 3.
-//   3. What stands in the way is moved to the trash; the staged folder is renamed into
-//      checkpoints/; both parent folders are fsynced.
-//   4. The catalog stores the checkpoint and its event, if the attempt is still current. If it is
-//      not, the folder goes to the trash.
-//   5. Retention: all but the newest keep_checkpoints and the best are deleted from the catalog,
-//      then moved to the trash. The trash is emptied.
-// A crash between 3 and 4 leaves a folder that the catalog does not know: the worker asks again and
-// 2 finds it in place, or 3 of a later publication of that step moves it away. A crash within 5
-// leaves trash for the next.
+//      try may have come as far as 4.
+//   4. What stands in the way is moved to the trash; the staged folder is renamed into
+//      checkpoints/; both parent folders are fsynced, also if an earlier try renamed it.
+//   5. The catalog stores the checkpoint and its event, if the attempt is still current. If it is
+//      not, the folder goes to the trash, and what it displaced comes back from there.
+//   6. Retention: all but the newest keep_checkpoints and the best are deleted from the catalog,
+//      then moved to the trash. What the catalog knows and only the trash has comes back; what it
+//      does not know is moved to the trash. The trash is emptied.
+// A crash between 4 and 5 leaves a folder that the catalog does not know: the worker asks again and
+// 3 finds it in place, or 6 of a later publication moves it away and brings back what 4 displaced.
+// A crash within 6 leaves folders that the next 6 deals with.
 #ifndef LORSA_SERVER_JOBS_CHECKPOINT_PUBLISHER_H_
 #define LORSA_SERVER_JOBS_CHECKPOINT_PUBLISHER_H_
 
@@ -50,17 +53,27 @@ class CheckpointPublisher {
   absl::StatusOr<std::vector<std::string>> PublishedFolders(const std::string& job_id) const;
 
  private:
-  // 1. Whether the catalog's checkpoint of this step is there and whole.
-  bool PublishedStepHolds(const std::string& job_id, int64_t step) const;
-  // 2. The checkpoint with its files.
+  absl::Status CheckCurrent(const AttemptKey& attempt) const;  // 1
+  // 2. Whether the catalog's checkpoint of this step is there, whole, and as good as the staged.
+  absl::StatusOr<bool> PublishedStepHolds(const std::string& job_id,
+                                          const v1::CheckpointStaged& staged) const;
+  // 3. The checkpoint with its files.
   absl::StatusOr<v1::Checkpoint> VerifyStaged(const AttemptKey& attempt,
                                               const v1::CheckpointStaged& staged) const;
-  absl::Status MoveIntoPlace(const AttemptKey& attempt, int64_t step)  // 3
+  absl::Status MoveIntoPlace(const AttemptKey& attempt, int64_t step)  // 4
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status ApplyRetention(const std::string& job_id, int keep_checkpoints)  // 5
+  // 5. Undoes 4.
+  absl::Status TakeBack(const std::string& job_id, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ApplyRetention(const std::string& job_id, int64_t published_step,  // 6
+                              int keep_checkpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // 6. Makes the folders those of the catalog's checkpoints, but for `published_step`.
+  absl::Status Sweep(const std::string& job_id, int64_t published_step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // OK if the step has no folder.
-  absl::Status MoveToTrash(const std::string& job_id, int64_t step)
+  // Moves a folder of checkpoints/ to trash/`trashed_as`. OK if there is none.
+  absl::Status MoveToTrash(const std::string& job_id, const std::string& name,
+                           const std::string& trashed_as) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // OK if the trash has no folder of the step.
+  absl::Status RestoreFromTrash(const std::string& job_id, int64_t step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const JobEnvironment env_;

@@ -1,5 +1,7 @@
 #include "server/jobs/checkpoint_publisher.h"
 
+#include <functional>
+
 #include "base/failing_file_system.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/jobs_test_fixture.h"
@@ -11,6 +13,54 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+// Notes what is fsynced and renamed; fails one rename and every open in one folder, if told to.
+class ScriptedFileSystem final : public FileSystem {
+ public:
+  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
+                                                       mode_t mode) override {
+    return posix_.Create(path, mode);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
+                                                              mode_t mode) override {
+    return posix_.OpenForAppend(path, mode);
+  }
+  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override {
+    if (on_open) on_open();
+    if (DirectoryOf(path) == unreadable) return absl::InternalError("Too many open files");
+    return posix_.OpenForRead(path);
+  }
+  absl::Status SyncFile(const std::string& path) override { return posix_.SyncFile(path); }
+  absl::Status SyncDirectory(const std::string& path) override {
+    synced.push_back(path);
+    return posix_.SyncDirectory(path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (++renames == failing_rename) return absl::ResourceExhaustedError("injected");
+    return posix_.Rename(from, to);
+  }
+  absl::Status CreateDirectories(const std::string& path) override {
+    return posix_.CreateDirectories(path);
+  }
+  absl::Status Remove(const std::string& path) override { return posix_.Remove(path); }
+  absl::Status RemoveAll(const std::string& path) override { return posix_.RemoveAll(path); }
+  absl::StatusOr<bool> Exists(const std::string& path) override { return posix_.Exists(path); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
+    return posix_.List(path);
+  }
+  absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
+    return posix_.FreeBytes(path);
+  }
+
+  std::string unreadable;
+  std::function<void()> on_open;
+  std::vector<std::string> synced;
+  int renames = 0;
+  int failing_rename = 0;  // counted from 1
+
+ private:
+  PosixFileSystem posix_;
+};
 
 class CheckpointPublisherTest : public JobsTest {
  protected:
@@ -29,6 +79,22 @@ class CheckpointPublisherTest : public JobsTest {
   std::string StagedFile(const FakeWorker& worker, const v1::CheckpointStaged& staged) {
     return JoinPath(JoinPath(worker.bootstrap.staging_folder(), staged.folder()),
                     "lorsa.safetensors");
+  }
+  absl::Status PublishOn(FileSystem& fs, const FakeWorker& worker,
+                         const v1::CheckpointStaged& staged) {
+    const JobEnvironment env = Environment();
+    CheckpointPublisher publisher({.catalog = env.catalog,
+                                   .fs = fs,
+                                   .launcher = env.launcher,
+                                   .watchers = env.watchers,
+                                   .layout = env.layout,
+                                   .now = env.now,
+                                   .uptime = env.uptime,
+                                   .random_bytes = env.random_bytes});
+    return publisher.Publish(worker.attempt, staged, 100);
+  }
+  std::string StagedFolder(const FakeWorker& worker, const v1::CheckpointStaged& staged) {
+    return DirectoryOf(StagedFile(worker, staged));
   }
   // The next attempt after a loss.
   FakeWorker Recover() {
@@ -164,6 +230,106 @@ TEST_F(CheckpointPublisherTest, StepRunAgainReplacesACheckpointThatIsDamaged) {
   EXPECT_EQ(Weights(10), "abc");
 }
 
+// A stop broke the evaluation off; the checkpoint staged after it was thrown away, and with it the
+// FVU.
+TEST_F(CheckpointPublisherTest, CheckpointWithItsFvuReplacesTheOneWithout) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  EXPECT_EQ(Publish(worker, Stage(worker, 10, "abc, evaluated", 0.5)).error(), "");
+  const v1::Checkpoint checkpoint = catalog_->GetCheckpoint("demo", 10).value();
+  EXPECT_EQ(checkpoint.fvu(), 0.5);
+  EXPECT_TRUE(checkpoint.best());
+  EXPECT_EQ(Weights(10), "abc, evaluated");
+  EXPECT_FALSE(fs_.Exists(Layout().TrashFolder("demo")).value());
+}
+
+TEST_F(CheckpointPublisherTest, CheckpointWithItsFvuIsKept) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc", 0.5)).error(), "");
+  EXPECT_EQ(Publish(worker, Stage(worker, 10, "xyz")).error(), "");
+  EXPECT_EQ(Publish(worker, Stage(worker, 10, "xyz", 0.5)).error(), "");
+  EXPECT_EQ(Weights(10), "abc");
+}
+
+// The rename was taken for durable though the crash may have come before the fsync.
+TEST_F(CheckpointPublisherTest, RenameOfAnEarlierTryIsFsyncedBeforeTheAnswer) {
+  FakeWorker worker = Run("demo");
+  const v1::CheckpointStaged staged = Stage(worker, 10);
+  ASSERT_TRUE(fs_.Rename(StagedFolder(worker, staged), Folder(10)).ok());
+  ScriptedFileSystem fs;
+  ASSERT_TRUE(PublishOn(fs, worker, staged).ok());
+  EXPECT_THAT(fs.synced,
+              ElementsAre(Layout().CheckpointsFolder("demo"), worker.bootstrap.staging_folder()));
+}
+
+// An attempt that was over replaced the published folder first and was refused afterwards.
+TEST_F(CheckpointPublisherTest, AttemptThatIsOverMovesNothing) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  const v1::CheckpointStaged staged = Stage(worker, 10, "xyz", 0.5);
+  launcher_.EndLast();
+  Poll();
+  ScriptedFileSystem fs;
+  EXPECT_TRUE(absl::IsAborted(PublishOn(fs, worker, staged)));
+  EXPECT_EQ(fs.renames, 0);
+  EXPECT_EQ(Weights(10), "abc");
+}
+
+TEST_F(CheckpointPublisherTest, AttemptThatEndsDuringVerificationMovesNothing) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  const v1::CheckpointStaged staged = Stage(worker, 10, "xyz", 0.5);
+  ScriptedFileSystem fs;
+  fs.on_open = [&] {
+    launcher_.EndLast();
+    Poll();
+  };
+  EXPECT_TRUE(absl::IsAborted(PublishOn(fs, worker, staged)));
+  EXPECT_EQ(fs.renames, 0);
+  EXPECT_EQ(Weights(10), "abc");
+}
+
+// Any error of verification counted as damage, and a good checkpoint went to the trash.
+TEST_F(CheckpointPublisherTest, CheckpointThatCannotBeReadNowIsNotDamaged) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  const v1::CheckpointStaged staged = Stage(worker, 10, "xyz");
+  ScriptedFileSystem fs;
+  for (const std::string& unreadable : {Folder(10), StagedFolder(worker, staged)}) {
+    fs.unreadable = unreadable;
+    v1::CheckpointStaged request = staged;
+    if (unreadable != Folder(10)) request.set_fvu(0.5);  // Is looked at.
+    const absl::Status status = PublishOn(fs, worker, request);
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_EQ(fs.renames, 0);
+    EXPECT_EQ(Weights(10), "abc");
+    EXPECT_TRUE(fs_.Exists(StagedFolder(worker, staged)).value());
+  }
+}
+
+TEST_F(CheckpointPublisherTest, ManifestOfAbsurdSizeIsDamageAndNotAFullDisk) {
+  FakeWorker worker = Run("demo");
+  const v1::CheckpointStaged staged = Stage(worker, 10);
+  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(StagedFolder(worker, staged), "manifest.json"),
+                                  std::string((1 << 20) + 1, ' '))
+                  .ok());
+  const v1::CheckpointPublished answer = Publish(worker, staged);
+  EXPECT_THAT(answer.error(), HasSubstr("has more than 1048576 bytes"));
+  EXPECT_FALSE(answer.retriable());
+}
+
+TEST_F(CheckpointPublisherTest, RenameThatFailsPutsBackWhatItDisplaced) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  ScriptedFileSystem fs;
+  fs.failing_rename = 2;  // the first makes room
+  const v1::CheckpointStaged staged = Stage(worker, 10, "xyz", 0.5);
+  EXPECT_TRUE(absl::IsResourceExhausted(PublishOn(fs, worker, staged)));
+  EXPECT_EQ(Weights(10), "abc");
+  EXPECT_EQ(Publish(worker, staged).error(), "");
+  EXPECT_EQ(Weights(10), "xyz");
+}
+
 TEST_F(CheckpointPublisherTest, KeepsTheNewestAndTheBest) {
   FakeWorker worker = Run("demo");  // keep_checkpoints: 2
   ASSERT_EQ(Publish(worker, Stage(worker, 0, "w0", 0.6)).error(), "");
@@ -177,6 +343,38 @@ TEST_F(CheckpointPublisherTest, KeepsTheNewestAndTheBest) {
   EXPECT_FALSE(fs_.Exists(Layout().TrashFolder("demo")).value());
 }
 
+// A crash between the two left a folder that no later retention saw.
+TEST_F(CheckpointPublisherTest, FolderDeletedFromTheCatalogAloneIsSweptByTheNextRetention) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10)).error(), "");
+  ASSERT_TRUE(catalog_->DeleteCheckpoint("demo", 10).ok());
+  ASSERT_TRUE(fs_.CreateDirectories(JoinPath(Layout().TrashFolder("demo"), "leftover")).ok());
+  ASSERT_EQ(Publish(worker, Stage(worker, 20)).error(), "");
+  EXPECT_THAT(fs_.List(Layout().CheckpointsFolder("demo")).value(), ElementsAre("step-000000020"));
+  EXPECT_FALSE(fs_.Exists(Layout().TrashFolder("demo")).value());
+}
+
+// As after a crash between the renames of a replacement, or before its commit.
+TEST_F(CheckpointPublisherTest, ReplacementThatWasNotRecordedIsUndoneByTheNextRetention) {
+  const std::string trashed = JoinPath(Layout().TrashFolder("demo"), "step-000000010");
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  int64_t step = 20;
+  for (const bool renamed : {false, true}) {
+    ASSERT_TRUE(fs_.CreateDirectories(Layout().TrashFolder("demo")).ok());
+    ASSERT_TRUE(fs_.Rename(Folder(10), trashed).ok());
+    const v1::CheckpointStaged staged = Stage(worker, 10, "xyz", 0.5);
+    if (renamed) {
+      ASSERT_TRUE(fs_.Rename(StagedFolder(worker, staged), Folder(10)).ok());
+    }
+    ScriptedFileSystem fs;
+    ASSERT_TRUE(PublishOn(fs, worker, Stage(worker, step, "next")).ok());
+    EXPECT_EQ(Weights(10), "abc");
+    EXPECT_FALSE(fs_.Exists(Layout().TrashFolder("demo")).value());
+    step += 10;
+  }
+}
+
 TEST_F(CheckpointPublisherTest, FailedStepLeavesAStateFromWhichTheNextTrySucceeds) {
   FakeWorker worker = Run("demo");
   int64_t step = 0;
@@ -185,16 +383,7 @@ TEST_F(CheckpointPublisherTest, FailedStepLeavesAStateFromWhichTheNextTrySucceed
       step += 10;
       const v1::CheckpointStaged staged = Stage(worker, step, "abc");
       FailingFileSystem failing(operation, successes);
-      JobEnvironment env = Environment();
-      CheckpointPublisher publisher({.catalog = env.catalog,
-                                     .fs = failing,
-                                     .launcher = env.launcher,
-                                     .watchers = env.watchers,
-                                     .layout = env.layout,
-                                     .now = env.now,
-                                     .uptime = env.uptime,
-                                     .random_bytes = env.random_bytes});
-      const absl::Status status = publisher.Publish(worker.attempt, staged, 100);
+      const absl::Status status = PublishOn(failing, worker, staged);
       // Once the catalog has it, failing housekeeping is no failure.
       EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
       EXPECT_EQ(Publish(worker, staged).error(), "") << operation << " " << successes;
