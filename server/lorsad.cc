@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "activation_store/manifest.h"
 #include "base/status_macros.h"
 
 namespace lorsa::server {
@@ -22,6 +23,9 @@ constexpr int kControlThreads = 4;
 constexpr int kDataThreads = 4;
 // Requests are small; sequences, the only large messages, go out.
 constexpr int kMaxReceiveBytes = 4 << 20;
+// The largest message is one sequence: its activations have at most 1 GiB (activation_store/
+// manifest.h); tokens, mask and what frames them stay far below the rest.
+constexpr int kMaxSendBytes = store::kMaxSequenceBytes + (16 << 20);
 constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr int kMaxStreamsPerConnection = 1000;
 constexpr size_t kMaxTransportBytes = size_t{1} << 30;
@@ -49,7 +53,7 @@ void Configure(grpc::ServerBuilder& builder) {
   // Without this a second server would silently share the port.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  builder.SetMaxSendMessageSize(-1);
+  builder.SetMaxSendMessageSize(kMaxSendBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   // A peer that vanished without a word is noticed within a minute; clients may ask as often.

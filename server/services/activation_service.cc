@@ -23,8 +23,10 @@
 namespace lorsa::server {
 namespace {
 
-constexpr size_t kOpenSets = 16;
-constexpr int64_t kBufferedBytes = 32 << 20;
+constexpr size_t kOpenSets = 4;
+// A quarter of the usual soft limit on descriptors, 1,024, in case it could not be raised.
+static_assert(kOpenSets * store::kMaxOpenFilesPerSet <= 256);
+constexpr int64_t kBufferedBytes = 16 << 20;
 constexpr int kDefaultReaderThreads = 2;
 constexpr size_t kMaxProblemBytes = 1024;
 
@@ -242,8 +244,8 @@ absl::Status ActivationService::List(const v1::ListActivationSetsRequest& reques
   }
   LORSA_ASSIGN_OR_RETURN(std::vector<v1::ActivationSet> sets,
                          env_.catalog.ListActivationSets(request.page_token(), page_size + 1));
-  if (static_cast<int>(sets.size()) > page_size) {
-    sets.resize(static_cast<size_t>(page_size));
+  if (const size_t fit = ItemsInPage(sets, page_size); fit < sets.size()) {
+    sets.resize(fit);
     LORSA_ASSIGN_OR_RETURN(*response.mutable_next_page_token(), SetId(sets.back().name()));
   }
   for (v1::ActivationSet& set : sets) *response.add_activation_sets() = std::move(set);

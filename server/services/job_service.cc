@@ -154,8 +154,8 @@ absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsRe
       std::vector<v1::Job> jobs,
       env_.jobs.ListJobs(
           {.state = request.state(), .before_id = request.page_token(), .limit = page_size + 1}));
-  if (jobs.size() > static_cast<size_t>(page_size)) {
-    jobs.pop_back();
+  if (const size_t fit = ItemsInPage(jobs, page_size); fit < jobs.size()) {
+    jobs.resize(fit);
     LORSA_ASSIGN_OR_RETURN(*response.mutable_next_page_token(),
                            JobIdFrom(jobs.back().name(), "name"));
   }

@@ -4,8 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/jobs/job_state.h"
+#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {
@@ -31,6 +33,11 @@ absl::StatusOr<Pulled> WatchSource::Next(v1::WatchJobResponse& message) {
 
 absl::StatusOr<Pulled> WatchSource::First(v1::WatchJobResponse& message) {
   LORSA_ASSIGN_OR_RETURN(v1::Job job, jobs_.GetJob(job_id_));
+  if (after_revision_ > job.revision()) {  // of another job, or of a catalog since restored
+    return InvalidField("after_revision",
+                        absl::StrCat("is ", after_revision_,
+                                     ", but the newest event of the job is ", job.revision()));
+  }
   if (IsFinal(job.state())) last_revision_ = job.revision();
   sent_progress_ = job.progress().SerializeAsString();
   *message.mutable_job() = std::move(job);
