@@ -11,6 +11,7 @@ namespace lorsa::cli {
 namespace {
 
 using nlohmann::json;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -154,6 +155,23 @@ TEST_F(AppTest, ListFollowsThePagesUpToTheLimitAndFiltersByState) {
   EXPECT_THAT(out_.str(), Not(HasSubstr("RUNNING")));
   EXPECT_EQ(Run({"job", "list", "--state", "lost"}), kError);
   EXPECT_THAT(err_.str(), HasSubstr("'lost' is no state of a job"));
+}
+
+// A job without a worker has no progress, which was shown as 0 % and 0 tokens, even of one that
+// had succeeded.
+TEST_F(AppTest, ListShowsNoProgressWhereThereIsNone) {
+  AddJob("queued", v1::JOB_STATE_QUEUED);
+  AddJob("done", v1::JOB_STATE_SUCCEEDED).mutable_resolved_spec()->set_tokens(204'800);
+  v1::JobProgress& progress = *AddJob("runs", v1::JOB_STATE_RUNNING).mutable_progress();
+  progress.set_step(45);
+  progress.set_tokens(92'160);
+  progress.set_total_tokens(204'800);
+  progress.set_loss(0.5);
+  progress.set_fvu(0.25);
+  EXPECT_EQ(Run({"job", "list"}), 0);
+  EXPECT_THAT(out_.str(), ContainsRegex("\nqueued +QUEUED +- +- +- +- "));
+  EXPECT_THAT(out_.str(), ContainsRegex("\ndone +SUCCEEDED +100% +204,800 +- +- "));
+  EXPECT_THAT(out_.str(), ContainsRegex("\nruns +RUNNING +45% +92,160 +0.5 +0.25 "));
 }
 
 TEST_F(AppTest, ShowPauseResumeAndCancel) {

@@ -1,4 +1,7 @@
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +30,20 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
       "recovering, cancelling, succeeded, failed or cancelled"));
 }
 
+// Done, tokens, loss and FVU. Progress exists only while a worker does, but what has succeeded is
+// done for certain.
+std::vector<std::string> ProgressCells(const v1::Job& job) {
+  if (!job.has_progress()) {
+    if (job.state() != v1::JOB_STATE_SUCCEEDED) return {"-", "-", "-", "-"};
+    const auto tokens = static_cast<int64_t>(job.resolved_spec().tokens());
+    return {FormatPercent(1), FormatCount(tokens), "-", "-"};
+  }
+  const v1::JobProgress& progress = job.progress();
+  return {FormatPercent(ProgressFraction(progress)), FormatCount(progress.tokens()),
+          progress.step() > 0 ? FormatNumber(progress.loss()) : "-",
+          progress.has_fvu() ? FormatNumber(progress.fvu()) : "-"};
+}
+
 absl::StatusOr<int> List(Session& session, const std::string& state, int64_t limit) {
   v1::ListJobsRequest request;
   LORSA_ASSIGN_OR_RETURN(const v1::JobState parsed, ParseState(state));
@@ -38,12 +55,11 @@ absl::StatusOr<int> List(Session& session, const std::string& state, int64_t lim
                            session.client.Call(&v1::JobService::Stub::ListJobs, request));
     for (const v1::Job& job : page.jobs()) {
       if (session.json) PrintJson(session.out(), job);
-      const v1::JobProgress& progress = job.progress();
-      table.AddRow({IdOf(job.name()), FormatState(job.state()),
-                    FormatPercent(ProgressFraction(progress)), FormatCount(progress.tokens()),
-                    progress.step() > 0 ? FormatNumber(progress.loss()) : "-",
-                    progress.has_fvu() ? FormatNumber(progress.fvu()) : "-",
-                    job.spec().activation_set(), FormatTime(job.create_time())});
+      std::vector<std::string> row = {IdOf(job.name()), FormatState(job.state())};
+      for (std::string& cell : ProgressCells(job)) row.push_back(std::move(cell));
+      row.push_back(job.spec().activation_set());
+      row.push_back(FormatTime(job.create_time()));
+      table.AddRow(std::move(row));
     }
     left -= page.jobs_size();
     request.set_page_token(page.next_page_token());
