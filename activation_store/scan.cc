@@ -48,8 +48,11 @@ absl::StatusOr<ShardFacts> ScanShard(FileSystem& fs, const ShardReader::Opened& 
                                      ProgressMeter& progress, const DamageFunction& on_damage) {
   const int64_t sequences = opened.shard->shape().sequences;
   ShardFacts facts = {.bytes = static_cast<int64_t>(opened.file->size())};
-  LORSA_ASSIGN_OR_RETURN(facts.sha256, Sha256OfFile(fs, opened.shard->path()));
-  LORSA_RETURN_IF_ERROR(progress.Advance(facts.bytes));
+  Sha256 hash;
+  LORSA_RETURN_IF_ERROR(HashFile(fs, opened.shard->path(), hash, [&](uint64_t bytes) {
+                          return progress.Advance(static_cast<int64_t>(bytes));
+                        }).status());
+  facts.sha256 = hash.HexDigest();
   facts.checksums.resize(static_cast<size_t>(sequences));
   Sequence sequence;
   int64_t told = 0;

@@ -39,13 +39,15 @@ std::string Sha256Hex(absl::string_view data) {
   return hash.HexDigest();
 }
 
-absl::StatusOr<uint64_t> HashFile(FileSystem& fs, const std::string& path, Sha256& hash) {
+absl::StatusOr<uint64_t> HashFile(FileSystem& fs, const std::string& path, Sha256& hash,
+                                  const std::function<absl::Status(uint64_t)>& on_piece) {
   LORSA_ASSIGN_OR_RETURN(auto file, fs.OpenForRead(path));
   std::string buffer(1 << 20, '\0');
   for (uint64_t offset = 0; offset < file->size();) {
     const uint64_t n = std::min<uint64_t>(buffer.size(), file->size() - offset);
     LORSA_RETURN_IF_ERROR(file->ReadAt(offset, absl::MakeSpan(buffer.data(), n)));
     hash.Update(absl::string_view(buffer.data(), n));
+    if (on_piece) LORSA_RETURN_IF_ERROR(on_piece(n));
     offset += n;
   }
   return file->size();

@@ -3,6 +3,7 @@
 #define LORSA_BASE_SHA256_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -29,8 +30,10 @@ class Sha256 {
 std::string Sha256Hex(absl::string_view data);
 
 // Adds the contents of a file to `hash`, read in pieces of 1 MiB, and returns their length in
-// bytes. Errors are those of FileSystem.
-absl::StatusOr<uint64_t> HashFile(FileSystem& fs, const std::string& path, Sha256& hash);
+// bytes. Errors are those of FileSystem and of `on_piece`, which is called with the length of each
+// piece and stops the pass with an error.
+absl::StatusOr<uint64_t> HashFile(FileSystem& fs, const std::string& path, Sha256& hash,
+                                  const std::function<absl::Status(uint64_t)>& on_piece = nullptr);
 
 absl::StatusOr<std::string> Sha256OfFile(FileSystem& fs, const std::string& path);
 

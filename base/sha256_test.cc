@@ -22,6 +22,20 @@ TEST(Sha256Test, AFileLargerThanTheBufferHashesAsItsContents) {
   EXPECT_EQ(*digest, Sha256Hex(contents));
 }
 
+// Hashing a huge file used to go on after everybody who wanted it had left.
+TEST(Sha256Test, APassOverAFileCanBeStopped) {
+  PosixFileSystem fs;
+  const std::string path = testing::TempDir() + "/sha256_stop_test";
+  ASSERT_TRUE(WriteFileAtomically(fs, path, std::string(3 << 20, 'x')).ok());
+  Sha256 hash;
+  int pieces = 0;
+  const auto hashed = HashFile(fs, path, hash, [&](uint64_t) {
+    return ++pieces == 2 ? absl::CancelledError("enough") : absl::OkStatus();
+  });
+  EXPECT_TRUE(absl::IsCancelled(hashed.status()));
+  EXPECT_EQ(pieces, 2);
+}
+
 TEST(Sha256Test, AMissingFileIsNotFoundAndNamed) {
   PosixFileSystem fs;
   const auto digest = Sha256OfFile(fs, "/nonexistent/file");

@@ -166,7 +166,7 @@ void Resolver::ResolvePositionEmbedding() {
       return;  // a violation of d_qk, told already
     }
   }
-  CheckReal("attn_scale", spec().attn_scale(), 0, 1e6, /*open_low=*/true);
+  CheckReal("attn_scale", spec().attn_scale(), 1e-6, 1e6);
 }
 
 void Resolver::CheckRope() {

@@ -117,6 +117,7 @@ TEST(ResolveTest, NamesEachImpossibleField) {
       {"rope { base: 10000 rotary_dim: 4 } no_position_embedding: true", "rope"},
       {"attn_scale: 0", "attn_scale"},
       {"attn_scale: nan", "attn_scale"},
+      {"attn_scale: 5e-324", "attn_scale"},
       {"learning_rate: inf", "learning_rate"},
       {"learning_rate: 0", "learning_rate"},
       {"adam_beta2: 1", "adam_beta2"},

@@ -51,7 +51,7 @@ std::variant<LorsadOptions, int> ParseLorsadOptions(int argc, const char* const*
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    return app.exit(error) == 0 ? 0 : 2;  // 2: wrong usage, as of `lorsa`
   }
   return options;
 }

@@ -81,7 +81,7 @@ int Main(int argc, char** argv) {
   try {  // The wall to CLI11, which reports by exceptions.
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    return app.exit(error) == 0 ? 0 : 2;  // 2: wrong usage, as of `lorsa`
   }
   PosixFileSystem fs;
   if (seal->parsed()) return SealCommand(fs, folder);

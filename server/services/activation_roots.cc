@@ -62,6 +62,10 @@ absl::StatusOr<std::string> ActivationRoots::Resolve(absl::string_view path) con
                       "OUTSIDE_ACTIVATION_ROOTS");
   }
   if (!canonical.ok()) return ForField(canonical.status(), "path");
+  // It is stored and sent as a proto3 string.
+  if (Utf8Prefix(*canonical, kMaxPathBytes) != *canonical) {
+    return InvalidField("path", "leads to a folder whose name is not UTF-8; rename it");
+  }
   return canonical;
 }
 

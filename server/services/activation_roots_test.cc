@@ -57,6 +57,13 @@ TEST_F(ActivationRootsTest, FollowsLinksBeforeJudging) {
   EXPECT_EQ(Resolve("outside/link").value(), folder_ / "root/set");
 }
 
+// A link with a clean name led to a row of the catalog that no proto3 string could hold.
+TEST_F(ActivationRootsTest, RefusesAFolderWhoseNameIsNotUtf8) {
+  fs::create_directories(folder_ / "root/bad\xff");
+  fs::create_directory_symlink(folder_ / "root/bad\xff", folder_ / "root/clean");
+  EXPECT_EQ(Resolve("root/clean").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(ActivationRootsTest, RefusesWhatIsNoAbsolutePathOfAFolder) {
   EXPECT_EQ(Resolve("root/file").status().code(), absl::StatusCode::kInvalidArgument);
   for (const std::string& path : {std::string(), std::string("root/set"), std::string("../set"),

@@ -10,6 +10,12 @@
 #include "trainer/worker/standalone.h"
 #include "trainer/worker/stop_signals.h"
 
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app("Trains one Lorsa: under lorsad, which passes --bootstrap, or alone.",
                "lorsa-worker");
@@ -30,7 +36,11 @@ int main(int argc, char** argv) {
          "--out", standalone.output_folder,
          "Folder for metrics and checkpoints, all of which are kept; a run found there is resumed")
       ->needs(alone);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kWrongUsage;
+  }
 
   spdlog::set_default_logger(spdlog::stderr_color_mt("worker"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);

@@ -71,6 +71,8 @@ absl::StatusOr<std::string> RemoteHost::LoadAttentionWeights() {
     status = FetchAttentionWeights(path);
   }
   if (IsTransient(status)) return absl::CancelledError(status.message());
+  // The server's word for a file that is gone or no longer the one that was registered.
+  if (absl::IsAborted(status)) return absl::DataLossError(status.message());
   LORSA_RETURN_IF_ERROR(status);
   return path;
 }
