@@ -30,8 +30,6 @@ struct LorsaConfig {
   double attn_scale = 0;               // divides q·k
   std::optional<store::Rope> rope;
   std::optional<store::QkNorm> qk_norm;  // RMS norm of each q and k head, before rope
-
-  int64_t ov_heads_per_qk_head() const { return n_ov_heads / n_qk_heads; }
 };
 
 // INVALID_ARGUMENT naming the field that is out of its bounds. The bounds keep every size that

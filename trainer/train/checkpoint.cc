@@ -4,8 +4,9 @@
 //   3. write and fsync lorsa.safetensors, config.json, state.safetensors, state.json
 //   4. write and fsync manifest.json with their sizes and checksums
 //   5. fsync the folder; the host renames it
-// A crash before the rename leaves a folder in the staging place that nobody reads and step 2 of
-// the next attempt removes. A reader goes the other way: manifest, checksums, shapes, contents.
+// A crash before the rename leaves a folder in the staging place that nobody reads and that the
+// host removes with the next attempt. A reader goes the other way: manifest, checksums, shapes,
+// contents.
 #include "trainer/train/checkpoint.h"
 
 #include <ATen/ATen.h>
