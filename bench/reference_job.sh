@@ -56,7 +56,7 @@ fi
 
 rm -rf "$server"
 mkdir -p "$server"
-"$bin/lorsad" --data-dir "$server" --listen 127.0.0.1:0 --activation-root "$(dirname "$set_folder")" \
+setsid "$bin/lorsad" --data-dir "$server" --listen 127.0.0.1:0 --activation-root "$(dirname "$set_folder")" \
   2> "$work/reference-lorsad.log" &
 server_pid=$!
 until [[ -s $server/endpoint ]]; do

@@ -58,7 +58,8 @@ mkdir -p "$work/sets"
 step "Server"
 rm -rf "$server"
 mkdir -p "$server"
-"$bin/lorsad" --data-dir "$server" --listen 127.0.0.1:0 --activation-root "$work/sets" \
+# In a session of its own: Ctrl-C must reach it once, as the SIGTERM that lets its worker leave.
+setsid "$bin/lorsad" --data-dir "$server" --listen 127.0.0.1:0 --activation-root "$work/sets" \
   2> "$work/lorsad.log" &
 server_pid=$!
 for _ in $(seq 100); do
