@@ -113,6 +113,10 @@ Fixture LoadFixture(const std::string& name) {
   return Load(own ? Folder() : DefaultFolder(), name);
 }
 
+StepOptions WholeStep(const LorsaConfig& config, const Batch& batch) {
+  return {.top_k = config.top_k, .loss_targets = batch.mask.sum().item<int64_t>()};
+}
+
 double RelativeError(const at::Tensor& actual, const at::Tensor& expected) {
   if (actual.sizes() != expected.sizes()) throw std::invalid_argument("shapes differ");
   const double error = (actual - expected).abs().max().item<double>();

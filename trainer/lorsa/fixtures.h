@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/lorsa/lorsa_kernel.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 
 namespace lorsa::trainer {
@@ -33,6 +34,9 @@ std::vector<std::string> MathFixtureNames();
 Fixture LoadMathFixture(const std::string& name);
 // One of the folder's other fixtures: "trajectory", "init_from_attention".
 Fixture LoadFixture(const std::string& name);
+
+// A step of the configuration's K over this batch alone.
+StepOptions WholeStep(const LorsaConfig& config, const Batch& batch);
 
 // max|actual − expected| / max|expected|; the plain maximum where `expected` is all zero.
 double RelativeError(const at::Tensor& actual, const at::Tensor& expected);

@@ -42,6 +42,8 @@ void ExpectGradientAgrees(const at::Tensor& gradient, const Fixture& fixture,
 
 class FixturesTest : public testing::TestWithParam<std::string> {
  protected:
+  Batch FixtureBatch() const { return {fixture_.At("x"), fixture_.At("y"), fixture_.At("mask")}; }
+
   Fixture fixture_ = LoadMathFixture(GetParam());
 };
 
@@ -72,7 +74,7 @@ TEST_P(FixturesTest, OutputsAndGradientsAgreeForBothSelections) {
                  "acts" + suffix);
 
     const StepResult step =
-        model.ForwardBackward(parameters, {x, fixture_.At("y"), fixture_.At("mask")});
+        model.ForwardBackward(parameters, FixtureBatch(), WholeStep(config, FixtureBatch()));
     ExpectAgrees(at::full({1}, step.loss), fixture_, "loss" + suffix);
     for (const ParameterSpec& spec : ParameterSpecs(config)) {
       ExpectGradientAgrees(step.gradients.*spec.member, fixture_, "grad" + suffix + ".", spec.name);
@@ -84,11 +86,12 @@ TEST_P(FixturesTest, ActivityIsThatOfUnmaskedTargets) {
   const LorsaConfig config = fixture_.Config();
   const at::Tensor& mask = fixture_.At("mask");
   const StepResult step = ReferenceLorsa(config).ForwardBackward(
-      fixture_.Parameters(config, "param."), {fixture_.At("x"), fixture_.At("y"), mask});
-  const at::Tensor active = (fixture_.At("acts") != 0).logical_and(mask.unsqueeze(-1));
+      fixture_.Parameters(config, "param."), FixtureBatch(), WholeStep(config, FixtureBatch()));
+  const at::Tensor kept = fixture_.At("acts") * mask.unsqueeze(-1);
   EXPECT_EQ(step.targets, mask.sum().item<int64_t>());
-  EXPECT_EQ(step.active_heads, active.sum().item<int64_t>());
-  EXPECT_TRUE(step.fired.equal(active.flatten(0, 1).any(0)));
+  EXPECT_TRUE(step.firings.equal((kept != 0).flatten(0, 1).sum(0)));
+  EXPECT_NEAR(step.activation_sum, kept.abs().sum().item<double>(), 1e-4 * step.activation_sum);
+  EXPECT_NEAR(step.activation_max, kept.abs().max().item<double>(), 1e-5 * step.activation_max);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FixturesTest, testing::ValuesIn(MathFixtureNames()),

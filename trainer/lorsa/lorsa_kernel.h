@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "trainer/lorsa/lorsa_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
@@ -31,12 +32,33 @@ struct ForwardResult {
   Activations activations;
 };
 
+// An auxiliary loss that gives dead heads a gradient (AuxK; arXiv 2406.04093, appendix A.2). With e
+// = y−ŷ, detached, and ê = Σ z_i W_O[i] over the top_k dead heads with the largest scores (no ReLU,
+// no bias), coefficient · ‖e−ê‖² joins the loss of a target.
+struct AuxLoss {
+  at::Tensor dead;         // [H] bool, at least one true
+  int64_t top_k = 0;       // 1 to the number of dead heads
+  double coefficient = 0;  // > 0
+};
+
+// What may differ from step to step.
+struct StepOptions {
+  int64_t top_k = 0;  // K of this step, 1 to H
+  // What the summed squared errors are divided by: the unmasked targets of the whole step, of which
+  // the batch may be a part.
+  int64_t loss_targets = 0;
+  std::optional<AuxLoss> aux;
+};
+
+// Sums over the batch's unmasked targets, so that those of a step's parts add up.
 struct StepResult {
-  double loss = 0;           // squared error summed over d, mean over unmasked targets
-  int64_t targets = 0;       // unmasked
-  int64_t active_heads = 0;  // non-zero activations at unmasked targets
-  at::Tensor fired;          // [H] bool: active at an unmasked target
-  LorsaParameters gradients;
+  double loss = 0;      // squared error summed over d and targets, divided by loss_targets
+  double aux_loss = 0;  // ‖e−ê‖² likewise, without the coefficient; 0 without AuxLoss
+  int64_t targets = 0;
+  at::Tensor firings;         // [H] int64: targets at which the head was active
+  double activation_sum = 0;  // of |z| over active heads
+  double activation_max = 0;  // of |z|
+  LorsaParameters gradients;  // of loss + coefficient · aux_loss
 };
 
 // What happens on the way, for tests and for reading heads.
@@ -57,8 +79,9 @@ class LorsaKernel {
   virtual ~LorsaKernel() = default;
 
   virtual const LorsaConfig& config() const = 0;
-  virtual StepResult ForwardBackward(const LorsaParameters& parameters, const Batch& batch) = 0;
-  // `x` [B, S, d].
+  virtual StepResult ForwardBackward(const LorsaParameters& parameters, const Batch& batch,
+                                     const StepOptions& options) = 0;
+  // `x` [B, S, d]; K is that of the configuration.
   virtual ForwardResult Forward(const LorsaParameters& parameters, const at::Tensor& x) = 0;
   virtual Intermediates Inspect(const LorsaParameters& parameters, const at::Tensor& x) = 0;
 };

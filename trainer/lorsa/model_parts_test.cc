@@ -28,7 +28,7 @@ LorsaConfig FourHeads(Selection selection, int64_t k) {
 
 // Activations of all four heads for one token.
 at::Tensor Kept(const LorsaConfig& config, const at::Tensor& z, const at::Tensor& norms) {
-  const Activations kept = KeepTopK(config, z.view({1, 4}), norms.view({4, 1}));
+  const Activations kept = KeepTopK(config, config.top_k, z.view({1, 4}), norms.view({4, 1}));
   return at::zeros({1, 4}).scatter_(1, kept.heads, kept.values).view({4});
 }
 
@@ -62,14 +62,14 @@ TEST(TopKTest, TiesGoToTheLowerHead) {
   LorsaConfig wide = config;
   wide.n_ov_heads = 5000;
   wide.top_k = 64;
-  const Activations kept = KeepTopK(wide, at::ones({3, 5000}), at::ones({5000, 1}));
+  const Activations kept = KeepTopK(wide, wide.top_k, at::ones({3, 5000}), at::ones({5000, 1}));
   EXPECT_TRUE(kept.heads.equal(at::arange(64).expand({3, 64})));
 }
 
 TEST(TopKTest, GradientsPassThroughKeptValuesOnly) {
   at::Tensor z = at::tensor({1.f, 5.f, -2.f, 4.f}).view({1, 4}).requires_grad_(true);
   at::Tensor w_o = at::ones({4, 1}).requires_grad_(true);
-  (KeepTopK(FourHeads(Selection::kRelu, 2), z, w_o).values * 3).sum().backward();
+  (KeepTopK(FourHeads(Selection::kRelu, 2), 2, z, w_o).values * 3).sum().backward();
   EXPECT_TRUE(z.grad().equal(at::tensor({0.f, 3.f, 0.f, 3.f}).view({1, 4})));
   EXPECT_FALSE(w_o.grad().defined());
 }

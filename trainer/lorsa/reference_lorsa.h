@@ -14,7 +14,8 @@ class ReferenceLorsa final : public LorsaKernel {
   explicit ReferenceLorsa(LorsaConfig config) : config_(std::move(config)) {}
 
   const LorsaConfig& config() const override { return config_; }
-  StepResult ForwardBackward(const LorsaParameters& parameters, const Batch& batch) override;
+  StepResult ForwardBackward(const LorsaParameters& parameters, const Batch& batch,
+                             const StepOptions& options) override;
   ForwardResult Forward(const LorsaParameters& parameters, const at::Tensor& x) override;
   Intermediates Inspect(const LorsaParameters& parameters, const at::Tensor& x) override;
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <limits>
+
 namespace lorsa::trainer {
 namespace {
 
@@ -31,17 +33,32 @@ at::Tensor TopHeads(const at::Tensor& scores, int64_t k) {
 
 }  // namespace
 
-Activations KeepTopK(const LorsaConfig& config, const at::Tensor& z, const at::Tensor& w_o) {
+Activations KeepTopK(const LorsaConfig& config, int64_t top_k, const at::Tensor& z,
+                     const at::Tensor& w_o) {
   Activations out;
   at::Tensor keep;
   {
     at::NoGradGuard no_grad;
     const at::Tensor scores = Scores(config, z, w_o);
-    out.heads = TopHeads(scores, config.top_k);
+    out.heads = TopHeads(scores, top_k);
     if (config.selection == Selection::kRelu) keep = scores.gather(1, out.heads) > 0;
   }
   out.values = z.gather(1, out.heads);
   if (keep.defined()) out.values = out.values * keep;
+  return out;
+}
+
+Activations KeepTopDead(const LorsaConfig& config, const AuxLoss& aux, const at::Tensor& z,
+                        const at::Tensor& w_o) {
+  Activations out;
+  {
+    at::NoGradGuard no_grad;
+    const at::Tensor scores =
+        Scores(config, z, w_o)
+            .masked_fill(aux.dead.logical_not(), -std::numeric_limits<double>::infinity());
+    out.heads = TopHeads(scores, aux.top_k);
+  }
+  out.values = z.gather(1, out.heads);
   return out;
 }
 

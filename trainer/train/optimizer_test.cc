@@ -94,7 +94,8 @@ TEST(TrajectoryTest, FortyAdamStepsOnRealActivationsAgree) {
   const nlohmann::json& adam = fixture.description.at("optimizer");
   const std::vector<double> losses = fixture.description.at("loss_per_step");
   for (size_t i = 0; i < losses.size(); ++i) {
-    const StepResult step = model.ForwardBackward(parameters, TrajectoryBatch(fixture, i));
+    const Batch batch = TrajectoryBatch(fixture, i);
+    const StepResult step = model.ForwardBackward(parameters, batch, WholeStep(config, batch));
     EXPECT_NEAR(step.loss, losses[i], 1e-4 * losses[i]) << "step " << i;
     const double warm = adam.at("warmup_steps").get<double>();
     const double rate = adam.at("lr").get<double>() * std::min(1.0, (i + 1) / warm);

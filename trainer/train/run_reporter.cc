@@ -17,8 +17,9 @@ void RunReporter::Phase(absl::string_view phase, const TrainingCounts& counts) {
   SendProgress(counts);
 }
 
-void RunReporter::Step(const StepReport& report, const TrainingCounts& counts) {
-  const double seconds = std::max(absl::ToDoubleSeconds(report.elapsed), 1e-9);
+void RunReporter::Step(const StepReport& report, const StepTime& time,
+                       const TrainingCounts& counts) {
+  const double seconds = std::max(absl::ToDoubleSeconds(time.elapsed), 1e-9);
   const double rate = static_cast<double>(config_.tokens_per_step()) / seconds;
   progress_.loss = report.loss;
   progress_.l0 = report.l0;
@@ -34,7 +35,7 @@ void RunReporter::Step(const StepReport& report, const TrainingCounts& counts) {
         {"gradient_norm", report.gradient_norm},
         {"learning_rate", report.learning_rate},
         {"tokens_per_second", rate},
-        {"data_wait_fraction", absl::ToDoubleSeconds(report.waited) / seconds},
+        {"data_wait_fraction", absl::ToDoubleSeconds(time.waited) / seconds},
         {"skipped_batches", static_cast<double>(counts.skipped_batches)}},
        counts);
   SendProgress(counts);

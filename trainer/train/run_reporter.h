@@ -8,19 +8,14 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "trainer/lorsa/lorsa_kernel.h"
+#include "trainer/train/learner.h"
 #include "trainer/train/run_host.h"
 #include "trainer/train/train_config.h"
 #include "trainer/train/training_state.h"
 
 namespace lorsa::trainer {
 
-// What one optimiser step did, besides changing the weights.
-struct StepReport {
-  double loss = 0;
-  double l0 = 0;  // active heads per target
-  double gradient_norm = 0;
-  double learning_rate = 0;
+struct StepTime {
   absl::Duration elapsed;  // from the end of the step before
   absl::Duration waited;   // of this, for data
 };
@@ -33,7 +28,7 @@ class RunReporter {
   // The run does something else now: see Progress.phase.
   void Phase(absl::string_view phase, const TrainingCounts& counts);
   // Metrics by the names of docs/metrics.md; those that are not finite are left out.
-  void Step(const StepReport& report, const TrainingCounts& counts);
+  void Step(const StepReport& report, const StepTime& time, const TrainingCounts& counts);
   void Evaluation(std::map<std::string, double> values, const TrainingCounts& counts);
 
  private:

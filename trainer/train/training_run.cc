@@ -9,16 +9,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "trainer/lorsa/reference_lorsa.h"
+#include "trainer/lorsa/make_lorsa_kernel.h"
 #include "trainer/lorsa/torch_guard.h"
-#include "trainer/train/adam.h"
 #include "trainer/train/batch_reader.h"
 #include "trainer/train/checkpoint.h"
 #include "trainer/train/evaluation.h"
-#include "trainer/train/gradients.h"
 #include "trainer/train/initialization.h"
+#include "trainer/train/learner.h"
 #include "trainer/train/run_reporter.h"
-#include "trainer/train/schedule.h"
 #include "trainer/train/training_state.h"
 
 namespace lorsa::trainer {
@@ -51,7 +49,11 @@ void ConfigureLibtorch(const TrainConfig& config) {
 class TrainingRun {
  public:
   TrainingRun(const TrainConfig& config, RunHost& host)
-      : config_(config), host_(host), reporter_(config, host), kernel_(config.lorsa) {}
+      : config_(config),
+        host_(host),
+        reporter_(config, host),
+        kernel_(MakeLorsaKernel(config.lorsa)),
+        learner_(config, *kernel_) {}
 
   absl::StatusOr<RunOutcome> Run(absl::Span<const std::string> checkpoint_folders) {
     const absl::Status started = Start(checkpoint_folders);
@@ -84,7 +86,7 @@ class TrainingRun {
     state_.tokens_since_fired =
         at::zeros({config_.lorsa.n_ov_heads}, at::device(device_).dtype(at::kLong));
     LORSA_ASSIGN_OR_RETURN(state_.parameters,
-                           InitializeParameters(config_, host_, kernel_, device_));
+                           InitializeParameters(config_, host_, *kernel_, device_));
     return absl::OkStatus();
   }
 
@@ -148,14 +150,16 @@ class TrainingRun {
     if (static_cast<int64_t>(loaded.sequences.size()) < config_.sequences_per_step) {
       return absl::InternalError("The source of training sequences ended; it must not.");
     }
-    StepReport report{.waited = loaded.waited};
-    if (loaded.targets > 0) LORSA_RETURN_IF_ERROR(Learn(loaded, report));
+    std::optional<StepReport> report;
+    if (loaded.targets > 0) {
+      LORSA_ASSIGN_OR_RETURN(report, learner_.Step(loaded, state_));
+    }
     state_.counts.skipped_batches += loaded.targets == 0;
     state_.counts.sequences_consumed += config_.sequences_per_step;
     ++state_.counts.step;
     const absl::Time now = host_.Now();
-    report.elapsed = now - std::exchange(step_began_, now);
-    if (loaded.targets > 0) reporter_.Step(report, state_.counts);
+    const StepTime time{.elapsed = now - std::exchange(step_began_, now), .waited = loaded.waited};
+    if (report) reporter_.Step(*report, time, state_.counts);
     return absl::OkStatus();
   }
 
@@ -167,35 +171,6 @@ class TrainingRun {
     return absl::OkStatus();
   }
 
-  absl::Status Learn(const LoadedBatch& loaded, StepReport& report) {
-    StepResult step = kernel_.ForwardBackward(state_.parameters, loaded.batch);
-    report.loss = step.loss;
-    report.l0 = static_cast<double>(step.active_heads) / static_cast<double>(step.targets);
-    report.gradient_norm = GlobalNorm(config_.lorsa, step.gradients);
-    report.learning_rate = LearningRate(config_, state_.counts.step);
-    LORSA_RETURN_IF_ERROR(CheckFinite(loaded, step, report));
-    ClipToNorm(config_.lorsa, report.gradient_norm, config_.max_gradient_norm, step.gradients);
-    ApplyAdam(
-        config_.lorsa,
-        {.beta1 = config_.adam_beta1, .beta2 = config_.adam_beta2, .epsilon = config_.adam_epsilon},
-        report.learning_rate, config_.qk_learning_rate_factor, step.gradients, state_.parameters,
-        state_.adam);
-    state_.tokens_since_fired.add_(config_.tokens_per_step()).masked_fill_(step.fired, 0);
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckFinite(const LoadedBatch& loaded, const StepResult& step,
-                           const StepReport& report) const {
-    if (std::isfinite(step.loss) && std::isfinite(report.gradient_norm)) return absl::OkStatus();
-    const std::string what =
-        std::isfinite(step.loss)
-            ? absl::StrCat("The gradient of ", FirstNonFinite(config_.lorsa, step.gradients))
-            : std::string("The loss");
-    return absl::AbortedError(absl::StrCat(what, " is NaN or Inf at step ", state_.counts.step + 1,
-                                           ", on ", SequencesText(loaded.sequences),
-                                           "; lower the learning rate or set max_gradient_norm."));
-  }
-
   // --- Evaluations and checkpoints ---
 
   absl::Status EvaluateNow() {
@@ -203,7 +178,7 @@ class TrainingRun {
     LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenHeldOut());
     BatchReader reader(config_, host_, std::move(source), device_);
     LORSA_ASSIGN_OR_RETURN(auto values,
-                           Evaluate(kernel_, state_.parameters, reader, config_.sequences_per_step,
+                           Evaluate(*kernel_, state_.parameters, reader, config_.sequences_per_step,
                                     config_.output_scale(), [this] { return Stopping(); }));
     TrainingCounts& counts = state_.counts;
     if (!std::isfinite(values.at("fvu"))) {
@@ -277,7 +252,8 @@ class TrainingRun {
   const TrainConfig& config_;
   RunHost& host_;
   RunReporter reporter_;
-  ReferenceLorsa kernel_;
+  const std::unique_ptr<LorsaKernel> kernel_;
+  Learner learner_;
   const at::Device device_ = at::kCPU;
   TrainingState state_;
   std::unique_ptr<BatchReader> training_;  // opened at the first step
