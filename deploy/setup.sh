@@ -13,7 +13,7 @@ PACKAGES=(
   nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
   # Python
   python3 python3-venv
-  # text of the reference training (bench/reference_job.sh)
+  # text of the reference training (bench/quality_vs_peer.sh)
   anarchism debian-handbook
 )
 
