@@ -31,9 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument(
-        "--precision", choices=["fp32", "bf16"], required=True, help="bf16: autocast"
-    )
+    parser.add_argument("--precision", choices=["fp32", "bf16"], required=True)
     return parser.parse_args()
 
 

@@ -102,14 +102,13 @@ def initialise(model: LowRankSparseAttention, data: Data) -> None:
     x, y, mask = data.batch(slice(0, 512))
     model.b_D.copy_(y[mask].mean(0))
     w_v, w_o = copy_qk(model, data)
-    d, heads, d_head = data.d_model, *w_v.shape[::2]
+    heads, _, d_head = w_v.shape
     per_head = model.cfg.n_ov_heads // heads
     flat = x[:16][mask[:16]]
     for head in range(heads):
         captured = flat @ w_v[head] @ w_v[head].T
-        basis = torch.linalg.svd((captured - captured.mean(0)).T, full_matrices=False)[0][
-            :, :d_head
-        ]
+        centred = captured - captured.mean(0)
+        basis = torch.linalg.svd(centred.T, full_matrices=False)[0][:, :d_head]
         rows = slice(head * per_head, (head + 1) * per_head)
         model.W_V[rows] = model.W_V[rows, :d_head] @ basis.T
         model.W_O[rows] = model.W_V[rows] @ w_v[head] @ w_o[head]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The comparison behind bench/quality_vs_peer.sh: trains both, prints the table, draws the curves."""
+"""The comparison behind bench/quality_vs_peer.sh: trains both, prints a table, draws curves."""
 
 import argparse
 import json
@@ -72,8 +72,8 @@ def print_table(ours: list[Curve], peer: list[Curve]) -> None:
             f"| {min(values):.4f} to {max(values):.4f} | {statistics.mean(values) / best:.3f} |"
         )
     last = max(peer[0])
-    print(f"\ndead fraction at the end: peer {mean(peer, last, 'dead_fraction'):.3f}, "
-          f"ours {mean(ours, last, 'dead_fraction'):.3f}")  # fmt: skip
+    dead = [mean(curves, last, "dead_fraction") for curves in (peer, ours)]
+    print(f"\ndead fraction at the end: peer {dead[0]:.3f}, ours {dead[1]:.3f}")
     reached = min(curve[last]["fvu"] for curve in peer)
     first = [tokens for tokens in peer[0] if mean(ours, tokens, "fvu") <= reached]
     if first:

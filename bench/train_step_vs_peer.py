@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The comparison behind bench/train_step_vs_peer.sh. Prints Markdown tables; last line "ratio R"."""
+"""The comparison behind bench/train_step_vs_peer.sh: Markdown tables; last line "ratio R"."""
 
 import argparse
 import json
@@ -93,7 +93,7 @@ def median_of(runs: list[dict], key: str) -> float:
 
 
 def compare(bench: Bench, size: Size) -> float:
-    """Prints the table of one size; returns ours over the peer's faster mode in tokens per second."""
+    """Prints one size's table; returns our tokens per second over the peer's faster mode's."""
     modes = ["bf16", "fp32"]
     ours: dict[str, list[dict]] = {mode: [] for mode in modes}
     peer: dict[str, list[dict]] = {mode: [] for mode in modes}
