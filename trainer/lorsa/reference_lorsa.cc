@@ -5,8 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <limits>
-
+#include "trainer/lorsa/causal_pattern.h"
 #include "trainer/lorsa/rope.h"
 #include "trainer/lorsa/top_k.h"
 
@@ -24,17 +23,6 @@ at::Tensor ProjectHeads(const at::Tensor& x_BSd, const at::Tensor& w_GdD, const 
   const at::Tensor w_dGD = w_GdD.permute({1, 0, 2}).reshape({d, -1});
   return at::addmm(b_GD.flatten(), x_BSd.reshape({-1, d}), w_dGD)
       .view({x_BSd.size(0), x_BSd.size(1), w_GdD.size(0), w_GdD.size(2)});
-}
-
-// Softmax over the keys up to the query's own position: [B, G, S, S].
-at::Tensor CausalPattern(const at::Tensor& q_BSGD, const at::Tensor& k_BSGD, double attn_scale) {
-  const int64_t positions = q_BSGD.size(1);
-  const at::Tensor q_BGSD = (q_BSGD / attn_scale).transpose(1, 2);
-  const at::Tensor future =
-      at::ones({positions, positions}, q_BSGD.options().dtype(at::kBool)).triu(1);
-  at::Tensor scores = at::matmul(q_BGSD, k_BSGD.permute({0, 2, 3, 1}));
-  scores.masked_fill_(future, -std::numeric_limits<double>::infinity());
-  return scores.softmax(-1);
 }
 
 Intermediates ComputePreActivations(const LorsaConfig& config, const LorsaParameters& p,
