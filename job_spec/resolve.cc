@@ -17,6 +17,8 @@ constexpr uint64_t kMaxTokens = 10'000'000'000'000;
 // Elements of the largest weight: 64 GiB in fp32.
 constexpr uint64_t kMaxElements = uint64_t{1} << 34;
 constexpr uint64_t kMaxSequencesPerStep = 4096;
+constexpr uint64_t kMaxRefitTokens = 1'000'000'000;
+constexpr uint64_t kMaxRefitHeads = 16'384;
 
 // Fills one specification, collecting what is wrong on the way.
 class Resolver {
@@ -34,6 +36,9 @@ class Resolver {
     ResolveRun();
     ResolveOptimizer();
     ResolveIntervals();
+    ResolveDeadHeads();
+    ResolvePublished();
+    ResolveSchedules();
     return std::move(result_);
   }
 
@@ -68,6 +73,9 @@ class Resolver {
   void ResolveRun();
   void ResolveOptimizer();
   void ResolveIntervals();
+  void ResolveDeadHeads();
+  void ResolvePublished();
+  void ResolveSchedules();
 
   const v1::ActivationSet& set_;
   const int cores_;
@@ -281,6 +289,67 @@ void Resolver::ResolveIntervals() {
              kMaxTokens);
   if (!spec().has_keep_checkpoints()) spec().set_keep_checkpoints(3);
   CheckRange("keep_checkpoints", spec().keep_checkpoints(), 1, 10'000);
+}
+
+void Resolver::ResolveDeadHeads() {
+  v1::TrainingSpec& s = spec();
+  if (!s.has_dead_after_fraction()) s.set_dead_after_fraction(0.02);
+  CheckReal("dead_after_fraction", s.dead_after_fraction(), 0, 1, /*open_low=*/true);
+  if (!s.has_aux_coefficient()) s.set_aux_coefficient(0);
+  CheckReal("aux_coefficient", s.aux_coefficient(), 0, 1000);
+  if (!s.has_aux_top_k()) {
+    s.set_aux_top_k(std::max(1u, std::min<uint32_t>(set_.d_model() / 2, s.n_ov_heads())));
+  }
+  CheckRange("aux_top_k", s.aux_top_k(), 1, std::max(1u, s.n_ov_heads()));
+  if (!s.has_resample_interval_fraction()) s.set_resample_interval_fraction(0);
+  CheckReal("resample_interval_fraction", s.resample_interval_fraction(), 0, 1);
+  if (!s.has_resample_until_fraction()) s.set_resample_until_fraction(0.5);
+  CheckReal("resample_until_fraction", s.resample_until_fraction(), 0, 1);
+  if (!s.has_resample_firing_factor()) s.set_resample_firing_factor(0.3);
+  CheckReal("resample_firing_factor", s.resample_firing_factor(), 0, 100, /*open_low=*/true);
+}
+
+void Resolver::ResolvePublished() {
+  v1::TrainingSpec& s = spec();
+  if (!s.has_ema_fraction()) s.set_ema_fraction(0);
+  CheckReal("ema_fraction", s.ema_fraction(), 0, 1);
+  if (!s.has_refit_tokens()) s.set_refit_tokens(0);
+  CheckRange("refit_tokens", s.refit_tokens(), 0, kMaxRefitTokens);
+  if (s.refit_tokens() > 0 && s.n_ov_heads() > kMaxRefitHeads) {
+    Violation("refit_tokens", absl::StrCat("needs a matrix of n_ov_heads² numbers, at most ",
+                                           kMaxRefitHeads, " heads; set it to 0"));
+  }
+  if (!s.has_refit_ridge()) s.set_refit_ridge(0.01);
+  CheckReal("refit_ridge", s.refit_ridge(), 0, 1e6, /*open_low=*/true);
+}
+
+void Resolver::ResolveSchedules() {
+  v1::TrainingSpec& s = spec();
+  if (s.learning_rate_schedule() == v1::LEARNING_RATE_SCHEDULE_UNSPECIFIED) {
+    s.set_learning_rate_schedule(v1::LEARNING_RATE_SCHEDULE_WARMUP_STABLE_DECAY);
+  }
+  if (!v1::LearningRateSchedule_IsValid(s.learning_rate_schedule())) {
+    Violation("learning_rate_schedule", "is unknown; see training_spec.proto for the values");
+  }
+  if (!s.has_w_v_learning_rate_factor()) s.set_w_v_learning_rate_factor(1);
+  CheckReal("w_v_learning_rate_factor", s.w_v_learning_rate_factor(), 0, 100);
+  if (!s.has_w_o_learning_rate_factor()) s.set_w_o_learning_rate_factor(1);
+  CheckReal("w_o_learning_rate_factor", s.w_o_learning_rate_factor(), 0, 100);
+  if (!s.has_bias_learning_rate_factor()) s.set_bias_learning_rate_factor(1);
+  CheckReal("bias_learning_rate_factor", s.bias_learning_rate_factor(), 0, 100);
+  if (!s.has_top_k_warmup_fraction()) s.set_top_k_warmup_fraction(0);
+  CheckReal("top_k_warmup_fraction", s.top_k_warmup_fraction(), 0, 1);
+  if (!s.has_initial_top_k()) {
+    s.set_initial_top_k(static_cast<uint32_t>(
+        std::min<uint64_t>(uint64_t{4} * s.top_k(), std::max(1u, s.n_ov_heads()))));
+  }
+  CheckRange("initial_top_k", s.initial_top_k(), 1, std::max(1u, s.n_ov_heads()));
+  if (s.top_k_warmup() == v1::TOP_K_WARMUP_UNSPECIFIED) s.set_top_k_warmup(v1::TOP_K_WARMUP_LINEAR);
+  if (!v1::TopKWarmup_IsValid(s.top_k_warmup())) {
+    Violation("top_k_warmup", "is unknown; see training_spec.proto for the values");
+  }
+  if (!s.has_decoder_norm()) s.set_decoder_norm(0);
+  CheckReal("decoder_norm", s.decoder_norm(), 0, 1e6);
 }
 
 }  // namespace

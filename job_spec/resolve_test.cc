@@ -82,7 +82,25 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
                                             threads: 2
                                             evaluation_interval_tokens: 36864
                                             checkpoint_interval_tokens: 36864
-                                            keep_checkpoints: 3)pb",
+                                            keep_checkpoints: 3
+                                            dead_after_fraction: 0.02
+                                            aux_coefficient: 0
+                                            aux_top_k: 288
+                                            resample_interval_fraction: 0
+                                            resample_until_fraction: 0.5
+                                            resample_firing_factor: 0.3
+                                            ema_fraction: 0
+                                            refit_tokens: 0
+                                            refit_ridge: 0.01
+                                            learning_rate_schedule:
+                                                LEARNING_RATE_SCHEDULE_WARMUP_STABLE_DECAY
+                                            w_v_learning_rate_factor: 1
+                                            w_o_learning_rate_factor: 1
+                                            bias_learning_rate_factor: 1
+                                            top_k_warmup_fraction: 0
+                                            initial_top_k: 256
+                                            top_k_warmup: TOP_K_WARMUP_LINEAR
+                                            decoder_norm: 0)pb",
                                           &expected));
   EXPECT_TRUE(MessageDifferencer::Equals(resolved.spec, expected)) << resolved.spec.DebugString();
 }
@@ -129,6 +147,24 @@ TEST(ResolveTest, NamesEachImpossibleField) {
       {"threads: 0", "threads"},
       {"keep_checkpoints: 0", "keep_checkpoints"},
       {"checkpoint_interval_tokens: 1", "checkpoint_interval_tokens"},
+      {"dead_after_fraction: 0", "dead_after_fraction"},
+      {"aux_coefficient: -1", "aux_coefficient"},
+      {"aux_top_k: 0", "aux_top_k"},
+      {"aux_top_k: 4609", "aux_top_k"},
+      {"resample_interval_fraction: 1.1", "resample_interval_fraction"},
+      {"resample_until_fraction: nan", "resample_until_fraction"},
+      {"resample_firing_factor: 0", "resample_firing_factor"},
+      {"ema_fraction: 2", "ema_fraction"},
+      {"refit_tokens: 1000000001", "refit_tokens"},
+      {"refit_tokens: 1000 n_ov_heads: 18432", "refit_tokens"},
+      {"refit_ridge: 0", "refit_ridge"},
+      {"w_v_learning_rate_factor: 101", "w_v_learning_rate_factor"},
+      {"w_o_learning_rate_factor: -1", "w_o_learning_rate_factor"},
+      {"bias_learning_rate_factor: inf", "bias_learning_rate_factor"},
+      {"top_k_warmup_fraction: 1.5", "top_k_warmup_fraction"},
+      {"initial_top_k: 0", "initial_top_k"},
+      {"initial_top_k: 4609", "initial_top_k"},
+      {"decoder_norm: -1", "decoder_norm"},
       {"evaluation_interval_tokens: 2047", "evaluation_interval_tokens"},
   };
   for (const auto& [text, field] : kCases) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
 #include <vector>
 
 namespace lorsa::trainer {
@@ -11,6 +12,13 @@ namespace {
 struct Group {
   std::vector<at::Tensor> parameters, gradients, mean, variance, steps;
 };
+
+double RateOf(const LearningRates& rates, const ParameterSpec& spec) {
+  if (spec.is_qk) return rates.qk;
+  if (spec.member == &LorsaParameters::w_v) return rates.w_v;
+  if (spec.member == &LorsaParameters::w_o) return rates.w_o;
+  return rates.biases;
+}
 
 void Append(const ParameterSpec& spec, const LorsaParameters& gradients,
             const LorsaParameters& parameters, const AdamState& state, Group& group) {
@@ -36,16 +44,15 @@ AdamState NewAdamState(const LorsaConfig& config, at::Device device) {
   return {.mean = ZeroParameters(config, device), .variance = ZeroParameters(config, device)};
 }
 
-void ApplyAdam(const LorsaConfig& config, const AdamOptions& options, double learning_rate,
-               double qk_factor, const LorsaParameters& gradients, LorsaParameters& parameters,
-               AdamState& state) {
+void ApplyAdam(const LorsaConfig& config, const AdamOptions& options, const LearningRates& rates,
+               const LorsaParameters& gradients, LorsaParameters& parameters, AdamState& state) {
   ++state.steps;
-  Group qk, ov;
+  std::map<double, Group> groups;  // by rate: the fewer, the fewer calls
   for (const ParameterSpec& spec : ParameterSpecs(config)) {
-    Append(spec, gradients, parameters, state, spec.is_qk ? qk : ov);
+    const double rate = RateOf(rates, spec);
+    if (rate > 0) Append(spec, gradients, parameters, state, groups[rate]);
   }
-  Update(options, learning_rate * qk_factor, qk);
-  Update(options, learning_rate, ov);
+  for (auto& [rate, group] : groups) Update(options, rate, group);
 }
 
 }  // namespace lorsa::trainer

@@ -25,11 +25,18 @@ struct AdamOptions {
   double epsilon = 1e-8;
 };
 
-// One step of `parameters` in place. `learning_rate` is that of the OV circuit, multiplied by
-// `qk_factor` for the QK circuit. Deterministic for a given number of threads. Throws c10::Error.
-void ApplyAdam(const LorsaConfig& config, const AdamOptions& options, double learning_rate,
-               double qk_factor, const LorsaParameters& gradients, LorsaParameters& parameters,
-               AdamState& state);
+// Of one step, for each group of parameters.
+struct LearningRates {
+  double qk = 0;      // W_Q, W_K, their biases and the gains of the QK norm
+  double w_v = 0;     // W_V
+  double w_o = 0;     // W_O
+  double biases = 0;  // b_V and b_D
+};
+
+// One step of `parameters` in place. A group with rate 0 is left alone, its moments too.
+// Deterministic for a given number of threads. Throws c10::Error.
+void ApplyAdam(const LorsaConfig& config, const AdamOptions& options, const LearningRates& rates,
+               const LorsaParameters& gradients, LorsaParameters& parameters, AdamState& state);
 
 }  // namespace lorsa::trainer
 

@@ -102,7 +102,7 @@ absl::StatusOr<std::string> FormatManifest(FileSystem& fs, const std::string& pa
 absl::StatusOr<std::string> WriteFolder(FileSystem& fs, const std::string& path,
                                         const Checkpoint& checkpoint, absl::Time created) {
   const LorsaConfig& lorsa = checkpoint.config.lorsa;
-  const NamedTensors weights = WeightTensors(lorsa, checkpoint.state.parameters);
+  const NamedTensors weights = WeightTensors(lorsa, checkpoint.state);
   const NamedTensors state = StateTensors(lorsa, checkpoint.state);
   LORSA_RETURN_IF_ERROR(CheckFinite(weights));  // 1
   LORSA_RETURN_IF_ERROR(CheckFinite(state));
@@ -202,16 +202,13 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(FileSystem& fs, const std::string& pat
   checkpoint.environment = manifest.environment;
   LORSA_ASSIGN_OR_RETURN(checkpoint.config,
                          ReadJson(fs, JoinPath(path, kConfigFile), &ParseCheckpointConfig));
-  const LorsaConfig& lorsa = checkpoint.config.lorsa;
-  LORSA_ASSIGN_OR_RETURN(const TensorFile state, TensorFile::Open(fs, JoinPath(path, kStateFile)));
-  LORSA_ASSIGN_OR_RETURN(checkpoint.state, ReadStateTensors(lorsa, state, device));
+  LORSA_ASSIGN_OR_RETURN(const TrainingCounts counts,
+                         ReadJson(fs, JoinPath(path, kCountsFile), &ParseTrainingCounts));
   LORSA_ASSIGN_OR_RETURN(const TensorFile weights,
                          TensorFile::Open(fs, JoinPath(path, kWeightsFile)));
-  LORSA_ASSIGN_OR_RETURN(checkpoint.state.parameters, ReadWeights(lorsa, weights, device));
-  LORSA_ASSIGN_OR_RETURN(checkpoint.state.counts,
-                         ReadJson(fs, JoinPath(path, kCountsFile), &ParseTrainingCounts));
-  const TrainingCounts& counts = checkpoint.state.counts;
-  checkpoint.state.adam.steps = counts.step - counts.skipped_batches;
+  LORSA_ASSIGN_OR_RETURN(const TensorFile state, TensorFile::Open(fs, JoinPath(path, kStateFile)));
+  LORSA_ASSIGN_OR_RETURN(checkpoint.state,
+                         ReadState(checkpoint.config.lorsa, counts, weights, state, device));
   return checkpoint;
 }
 

@@ -122,6 +122,24 @@ TEST_F(CheckpointTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(read->environment, checkpoint_.environment);
 }
 
+TEST_F(CheckpointTest, TheAverageIsPublishedAndTheTrainedWeightsAreState) {
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{9});
+  TrainingState& state = checkpoint_.state;
+  state.averaged = RandomParameters(checkpoint_.config.lorsa, generator);
+  state.counts.refitted = true;
+  ASSERT_TRUE(Write().ok());
+  const auto weights = TensorFile::Open(fs_, JoinPath(folder_, "lorsa.safetensors"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_TRUE(weights->Read("W_O")->equal(state.averaged->w_o));
+  const auto read = ReadCheckpoint(fs_, folder_, at::kCPU);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->state.counts.refitted);
+  for (const ParameterSpec& spec : ParameterSpecs(checkpoint_.config.lorsa)) {
+    EXPECT_TRUE((read->state.parameters.*spec.member).equal(state.parameters.*spec.member));
+    EXPECT_TRUE((*read->state.averaged.*spec.member).equal(*state.averaged.*spec.member));
+  }
+}
+
 TEST_F(CheckpointTest, OnlyTheManifestHoldsTheDate) {
   ASSERT_TRUE(Write().ok());
   std::map<std::string, std::string> first;

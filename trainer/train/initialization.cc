@@ -10,57 +10,22 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "trainer/train/attention_initialization.h"
-#include "trainer/train/batch_reader.h"
+#include "trainer/train/decoder_norm.h"
 #include "trainer/train/layer_attention.h"
+#include "trainer/train/training_sample.h"
 
 namespace lorsa::trainer {
 namespace {
 
-// Size of the sample: enough targets to draw OV heads from, within a bound on memory.
-constexpr int64_t kSamplePositions = 16384;
-constexpr int64_t kMaxSampleBytes = 256 << 20;  // of x in fp32; y and the values take as much each
-constexpr double kLeastReconstruction = 0.1;    // size of r relative to that of y−b_D
+constexpr int64_t kSamplePositions = 16384;   // enough targets to draw OV heads from
+constexpr double kLeastReconstruction = 0.1;  // size of r relative to that of y−b_D
 
-using Sample = std::vector<LoadedBatch>;
-
-int64_t SampleSequences(const TrainConfig& config) {
-  const int64_t bytes = config.set.context * config.set.d_model * int64_t{sizeof(float)};
-  const int64_t wanted = std::min(kSamplePositions / config.set.context, kMaxSampleBytes / bytes);
-  return std::clamp<int64_t>(wanted, 1, config.set.training_sequences());
-}
-
-absl::StatusOr<Sample> ReadSample(const TrainConfig& config, RunHost& host, at::Device device) {
-  LORSA_ASSIGN_OR_RETURN(auto source, host.OpenTraining(0));
-  BatchReader reader(config, host, std::move(source), device);
-  Sample sample;
-  int64_t targets = 0;
-  for (int64_t left = SampleSequences(config); left > 0;) {
-    const int64_t count = std::min(left, config.sequences_per_step);
-    LORSA_ASSIGN_OR_RETURN(LoadedBatch loaded, reader.Next(count));
-    if (loaded.empty()) break;
-    left -= count;
-    targets += loaded.targets;
-    if (loaded.targets > 0) sample.push_back(std::move(loaded));
-  }
-  if (targets < 2) {
-    return absl::FailedPreconditionError(
-        "The first training sequences have no two unmasked targets to initialise from; check the "
-        "masks of the activation set.");
-  }
-  return sample;
-}
-
-// Rows of `tensor` [B, S, …] at unmasked positions: [N, …].
-at::Tensor Targets(const at::Tensor& tensor, const at::Tensor& mask) {
-  return tensor.flatten(0, 1).index_select(0, mask.flatten().nonzero().flatten());
-}
-
-void SetDecoderBias(const Sample& sample, LorsaParameters& out) {
+void SetDecoderBias(const TrainingSample& sample, LorsaParameters& out) {
   if (!out.b_d.defined()) return;
   at::Tensor sum = at::zeros_like(out.b_d, at::kDouble);
   int64_t targets = 0;
   for (const LoadedBatch& loaded : sample) {
-    sum += Targets(loaded.batch.y, loaded.batch.mask).sum(0, /*keepdim=*/false, at::kDouble);
+    sum += TargetRows(loaded.batch.y, loaded.batch.mask).sum(0, /*keepdim=*/false, at::kDouble);
     targets += loaded.targets;
   }
   out.b_d.copy_(sum / targets);
@@ -107,16 +72,17 @@ absl::StatusOr<LayerAttention> LoadLayer(const TrainConfig& config, RunHost& hos
 }
 
 // [N, n_heads, d_head]
-at::Tensor SampleValues(const LayerAttention& layer, const Sample& sample) {
+at::Tensor SampleValues(const LayerAttention& layer, const TrainingSample& sample) {
   std::vector<at::Tensor> values;
   for (const LoadedBatch& loaded : sample) {
-    values.push_back(Targets(layer.HeadValues(loaded.batch.x), loaded.batch.mask));
+    values.push_back(TargetRows(layer.HeadValues(loaded.batch.x), loaded.batch.mask));
   }
   return at::cat(values);
 }
 
-absl::Status InitializeFromLayer(const TrainConfig& config, RunHost& host, const Sample& sample,
-                                 at::Generator& generator, LorsaParameters& out) {
+absl::Status InitializeFromLayer(const TrainConfig& config, RunHost& host,
+                                 const TrainingSample& sample, at::Generator& generator,
+                                 LorsaParameters& out) {
   LORSA_ASSIGN_OR_RETURN(const LayerAttention layer, LoadLayer(config, host, out.w_q.device()));
   CopyQk(config.lorsa, layer, out);
   if (config.initialization == Initialization::kFromAttention) {
@@ -127,13 +93,13 @@ absl::Status InitializeFromLayer(const TrainConfig& config, RunHost& host, const
   return absl::OkStatus();
 }
 
-void ScaleDecoder(LorsaKernel& kernel, const Sample& sample, LorsaParameters& out) {
+void ScaleDecoder(LorsaKernel& kernel, const TrainingSample& sample, LorsaParameters& out) {
   double yr = 0, rr = 0, yy = 0;
   for (const LoadedBatch& loaded : sample) {
     const at::Tensor bias = out.b_d.defined() ? out.b_d : at::zeros({1}, out.w_o.options());
-    const at::Tensor y = Targets(loaded.batch.y, loaded.batch.mask) - bias;
+    const at::Tensor y = TargetRows(loaded.batch.y, loaded.batch.mask) - bias;
     const at::Tensor r =
-        Targets(kernel.Forward(out, loaded.batch.x).reconstruction, loaded.batch.mask) - bias;
+        TargetRows(kernel.Forward(out, loaded.batch.x).reconstruction, loaded.batch.mask) - bias;
     yr += (y * r).sum(at::kDouble).item<double>();
     rr += r.square().sum(at::kDouble).item<double>();
     yy += y.square().sum(at::kDouble).item<double>();
@@ -145,7 +111,8 @@ void ScaleDecoder(LorsaKernel& kernel, const Sample& sample, LorsaParameters& ou
 
 absl::StatusOr<LorsaParameters> InitializeParameters(const TrainConfig& config, RunHost& host,
                                                      LorsaKernel& kernel, at::Device device) {
-  LORSA_ASSIGN_OR_RETURN(const Sample sample, ReadSample(config, host, device));
+  LORSA_ASSIGN_OR_RETURN(const TrainingSample sample,
+                         ReadTrainingSample(config, host, /*cursor=*/0, kSamplePositions, device));
   LorsaParameters out = ZeroParameters(config.lorsa, device);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(config.seed);
   if (config.initialization == Initialization::kRandom) {
@@ -155,6 +122,7 @@ absl::StatusOr<LorsaParameters> InitializeParameters(const TrainConfig& config, 
   }
   SetDecoderBias(sample, out);
   ScaleDecoder(kernel, sample, out);
+  if (config.decoder_norm > 0) MoveDecoderNorm(config.decoder_norm, out);
   return out;
 }
 

@@ -2,14 +2,19 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "trainer/train/adam.h"
+#include "trainer/train/dead_heads.h"
+#include "trainer/train/decoder_norm.h"
 #include "trainer/train/gradients.h"
 #include "trainer/train/schedule.h"
+#include "trainer/train/weight_average.h"
 
 namespace lorsa::trainer {
 namespace {
@@ -26,27 +31,60 @@ absl::Status CheckFinite(const TrainConfig& config, const LoadedBatch& loaded,
                                          "; lower the learning rate or set max_gradient_norm."));
 }
 
+// AuxK, if it is on and there are dead heads for it.
+std::optional<AuxLoss> AuxOf(const TrainConfig& config, const at::Tensor& dead,
+                             int64_t dead_heads) {
+  if (config.aux_coefficient == 0 || dead_heads == 0) return std::nullopt;
+  return AuxLoss{.dead = dead,
+                 .top_k = std::min(config.aux_top_k, dead_heads),
+                 .coefficient = config.aux_coefficient};
+}
+
+LearningRates RatesOf(const TrainConfig& config, double rate) {
+  return {.qk = rate * config.qk_learning_rate_factor,
+          .w_v = rate * config.w_v_learning_rate_factor,
+          .w_o = rate * config.w_o_learning_rate_factor,
+          .biases = rate * config.bias_learning_rate_factor};
+}
+
 }  // namespace
 
 absl::StatusOr<StepReport> Learner::Step(const LoadedBatch& loaded, TrainingState& state) {
-  StepResult step =
-      kernel_.ForwardBackward(state.parameters, loaded.batch,
-                              {.top_k = config_.lorsa.top_k, .loss_targets = loaded.targets});
+  const at::Tensor dead = DeadHeads(config_, state);
+  const int64_t dead_heads = dead.sum().item<int64_t>();
+  const int64_t top_k = TopK(config_, state.counts.step);
+  StepResult step = kernel_.ForwardBackward(
+      state.parameters, loaded.batch,
+      {.top_k = top_k, .loss_targets = loaded.targets, .aux = AuxOf(config_, dead, dead_heads)});
+  if (config_.decoder_norm > 0) RemoveParallelPart(state.parameters, step.gradients);
+  const double rate = LearningRate(config_, state.counts.step);
   const StepReport report{
       .loss = step.loss,
       .l0 = step.firings.sum().item<double>() / static_cast<double>(loaded.targets),
+      .aux_loss = step.aux_loss,
+      .top_k = top_k,
+      .dead_fraction =
+          static_cast<double>(dead_heads) / static_cast<double>(config_.lorsa.n_ov_heads),
       .gradient_norm = GlobalNorm(config_.lorsa, step.gradients),
-      .learning_rate = LearningRate(config_, state.counts.step)};
+      .learning_rate = rate,
+      .learning_rates = RatesOf(config_, rate)};
   LORSA_RETURN_IF_ERROR(
       CheckFinite(config_, loaded, step, report.gradient_norm, state.counts.step + 1));
+  Apply(report, step, state);
+  return report;
+}
+
+void Learner::Apply(const StepReport& report, StepResult& step, TrainingState& state) const {
   ClipToNorm(config_.lorsa, report.gradient_norm, config_.max_gradient_norm, step.gradients);
   ApplyAdam(
       config_.lorsa,
       {.beta1 = config_.adam_beta1, .beta2 = config_.adam_beta2, .epsilon = config_.adam_epsilon},
-      report.learning_rate, config_.qk_learning_rate_factor, step.gradients, state.parameters,
-      state.adam);
+      report.learning_rates, step.gradients, state.parameters, state.adam);
+  if (config_.decoder_norm > 0) ProjectDecoder(config_.decoder_norm, state.parameters);
+  if (state.averaged) {
+    UpdateAverage(config_, state.adam.steps, state.parameters, *state.averaged);
+  }
   state.tokens_since_fired.add_(config_.tokens_per_step()).masked_fill_(step.firings > 0, 0);
-  return report;
 }
 
 }  // namespace lorsa::trainer

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "trainer/lorsa/lorsa_kernel.h"
+#include "trainer/train/adam.h"
 #include "trainer/train/batch_reader.h"
 #include "trainer/train/train_config.h"
 #include "trainer/train/training_state.h"
@@ -13,9 +14,14 @@ namespace lorsa::trainer {
 // What a step did, besides changing the weights.
 struct StepReport {
   double loss = 0;
-  double l0 = 0;  // active heads per target
+  double l0 = 0;        // active heads per target
+  double aux_loss = 0;  // AuxK's, without its coefficient; 0 if it is off or no head is dead
+  int64_t top_k = 0;
+  double dead_fraction = 0;     // of the heads, before the step
+  int64_t resampled_heads = 0;  // just before the step
   double gradient_norm = 0;
-  double learning_rate = 0;
+  double learning_rate = 0;  // before the factors of the groups
+  LearningRates learning_rates;
 };
 
 // One thread. `config` and `kernel` outlive it. Throws c10::Error.
@@ -23,12 +29,14 @@ class Learner {
  public:
   Learner(const TrainConfig& config, LorsaKernel& kernel) : config_(config), kernel_(kernel) {}
 
-  // Takes step number state.counts.step on a batch with targets: weights, moments and head counters
-  // change, counts do not. ABORTED, naming step, tensor and sequences, if the loss or a gradient is
-  // not finite; `state` is then as it was.
+  // Takes step number state.counts.step on a batch with targets: weights, their average, moments
+  // and head counters change, counts do not. ABORTED, naming step, tensor and sequences, if the
+  // loss or a gradient is not finite; `state` is then as it was.
   absl::StatusOr<StepReport> Step(const LoadedBatch& loaded, TrainingState& state);
 
  private:
+  void Apply(const StepReport& report, StepResult& step, TrainingState& state) const;
+
   const TrainConfig& config_;
   LorsaKernel& kernel_;
 };

@@ -18,7 +18,7 @@ LorsaConfig Tiny() {
   return {.d_model = 2, .n_ov_heads = 2, .n_qk_heads = 1, .d_qk = 2, .top_k = 1, .attn_scale = 1};
 }
 
-TEST(AdamTest, TwoStepsByHandWithTheFactorOnTheQkCircuitOnly) {
+TEST(AdamTest, TwoStepsByHandWithARateForEachGroup) {
   const LorsaConfig config = Tiny();
   LorsaParameters parameters = ZeroParameters(config, at::kCPU);
   LorsaParameters gradients = ZeroParameters(config, at::kCPU);
@@ -28,8 +28,10 @@ TEST(AdamTest, TwoStepsByHandWithTheFactorOnTheQkCircuitOnly) {
   for (const double g : {2.0, -1.0}) {
     gradients.b_v.fill_(g);
     gradients.b_q.fill_(g);
-    ApplyAdam(config, options, /*learning_rate=*/0.5, /*qk_factor=*/0.1, gradients, parameters,
-              state);
+    gradients.w_v.fill_(g);
+    gradients.w_o.fill_(g);
+    ApplyAdam(config, options, {.qk = 0.05, .w_v = 0.25, .w_o = 0, .biases = 0.5}, gradients,
+              parameters, state);
     m = 0.9 * m + 0.1 * g;
     v = 0.99 * v + 0.01 * g * g;
     const double m_hat = m / (1 - std::pow(0.9, state.steps));
@@ -39,7 +41,10 @@ TEST(AdamTest, TwoStepsByHandWithTheFactorOnTheQkCircuitOnly) {
   EXPECT_EQ(state.steps, 2);
   EXPECT_NEAR(parameters.b_v[0].item<double>(), expected, 1e-6);
   EXPECT_NEAR(parameters.b_q[0][0].item<double>(), expected * 0.1, 1e-7);
+  EXPECT_NEAR(parameters.w_v[0][1].item<double>(), expected * 0.5, 1e-6);
+  // A group that is not trained is not touched.
   EXPECT_EQ(parameters.w_o.abs().max().item<double>(), 0);
+  EXPECT_EQ(state.variance.w_o.abs().max().item<double>(), 0);
 }
 
 TEST(GradientsTest, NormClippingAndNonFinite) {
@@ -103,7 +108,8 @@ TEST(TrajectoryTest, FortyAdamStepsOnRealActivationsAgree) {
               {.beta1 = adam.at("betas").at(0),
                .beta2 = adam.at("betas").at(1),
                .epsilon = adam.at("eps")},
-              rate, /*qk_factor=*/1, step.gradients, parameters, state);
+              {.qk = rate, .w_v = rate, .w_o = rate, .biases = rate}, step.gradients, parameters,
+              state);
   }
   const LorsaParameters final = fixture.Parameters(config, "final.");
   for (const ParameterSpec& spec : ParameterSpecs(config)) {

@@ -65,6 +65,26 @@ TEST(TrainConfigTest, EachFieldOutOfItsBoundsIsNamed) {
       {"adam_beta2", [](TrainConfig& c) { c.adam_beta2 = 1; }},
       {"adam_epsilon", [](TrainConfig& c) { c.adam_epsilon = 0; }},
       {"threads", [](TrainConfig& c) { c.threads = 0; }},
+      {"w_v_learning_rate_factor", [](TrainConfig& c) { c.w_v_learning_rate_factor = -1; }},
+      {"w_o_learning_rate_factor", [](TrainConfig& c) { c.w_o_learning_rate_factor = 101; }},
+      {"bias_learning_rate_factor", [](TrainConfig& c) { c.bias_learning_rate_factor = -1; }},
+      {"top_k_warmup_fraction", [](TrainConfig& c) { c.top_k_warmup_fraction = 2; }},
+      {"initial_top_k", [](TrainConfig& c) { c.top_k_warmup_fraction = 0.5; }},
+      {"decoder_norm", [](TrainConfig& c) { c.decoder_norm = -1; }},
+      {"dead_after_fraction", [](TrainConfig& c) { c.dead_after_fraction = 0; }},
+      {"aux_coefficient", [](TrainConfig& c) { c.aux_coefficient = -1; }},
+      {"aux_top_k", [](TrainConfig& c) { c.aux_top_k = 65; }},
+      {"resample_interval_fraction", [](TrainConfig& c) { c.resample_interval_fraction = 2; }},
+      {"resample_until_fraction", [](TrainConfig& c) { c.resample_until_fraction = -1; }},
+      {"resample_firing_factor", [](TrainConfig& c) { c.resample_firing_factor = 0; }},
+      {"ema_fraction", [](TrainConfig& c) { c.ema_fraction = -1; }},
+      {"refit_tokens", [](TrainConfig& c) { c.refit_tokens = -1; }},
+      {"refit_tokens",
+       [](TrainConfig& c) {
+         c.lorsa.n_ov_heads = 1 << 15;
+         c.refit_tokens = 1;
+       }},
+      {"refit_ridge", [](TrainConfig& c) { c.refit_ridge = 0; }},
       {"checkpoint_interval_tokens", [](TrainConfig& c) { c.checkpoint_interval_tokens = 0; }},
   };
   for (const auto& [name, break_it] : wrongs) {
@@ -87,6 +107,50 @@ TEST(ScheduleTest, RisesStaysAndFalls) {
   EXPECT_DOUBLE_EQ(LearningRate(config, 99), 0.05);
   config.final_learning_rate_factor = 0.5;
   EXPECT_DOUBLE_EQ(LearningRate(config, 99), 0.5);
+}
+
+TEST(ScheduleTest, CosineAndConstant) {
+  TrainConfig config = Valid();
+  config.learning_rate = 1;
+  config.schedule = LearningRateSchedule::kConstant;
+  EXPECT_DOUBLE_EQ(LearningRate(config, 0), 0.2);
+  EXPECT_DOUBLE_EQ(LearningRate(config, 99), 1);
+  config.schedule = LearningRateSchedule::kCosine;
+  config.final_learning_rate_factor = 0.1;
+  EXPECT_DOUBLE_EQ(LearningRate(config, 1), 0.4);
+  EXPECT_DOUBLE_EQ(LearningRate(config, 4), 1);
+  EXPECT_NEAR(LearningRate(config, 52), 0.5, 1e-12);   // 48 of 96
+  EXPECT_NEAR(LearningRate(config, 36), 0.75, 1e-12);  // 32 of 96: cos 60° = 1/2
+  EXPECT_DOUBLE_EQ(LearningRate(config, 99), 0.1);
+}
+
+TEST(ScheduleTest, KWarmsUpLinearlyOrExponentially) {
+  TrainConfig config = Valid();  // K 8
+  EXPECT_EQ(TopK(config, 0), 8);
+  config.top_k_warmup_fraction = 0.4;  // 40 of 100 steps
+  config.initial_top_k = 32;
+  EXPECT_EQ(TopK(config, 0), 32);
+  EXPECT_EQ(TopK(config, 20), 20);
+  EXPECT_EQ(TopK(config, 40), 8);
+  EXPECT_EQ(TopK(config, 99), 8);
+  config.top_k_warmup = TopKWarmup::kExponential;
+  EXPECT_EQ(TopK(config, 0), 32);
+  EXPECT_EQ(TopK(config, 20), 16);  // 32·(1/4)^(1/2)
+  EXPECT_EQ(TopK(config, 30), 11);  // 32·(1/4)^(3/4) = 11.3
+  EXPECT_EQ(TopK(config, 40), 8);
+}
+
+TEST(TrainConfigTest, DeadHeadsAreCountedInTokensAndResampledOnTime) {
+  TrainConfig config = Valid();  // 100 steps of 256 tokens
+  EXPECT_EQ(config.dead_after_tokens(), 512);
+  EXPECT_FALSE(config.ResamplesAt(10));
+  config.resample_interval_fraction = 0.1;
+  config.resample_until_fraction = 0.3;
+  std::vector<int64_t> steps;
+  for (int64_t step = 0; step < 100; ++step) {
+    if (config.ResamplesAt(step)) steps.push_back(step);
+  }
+  EXPECT_THAT(steps, testing::ElementsAre(10, 20, 30));
 }
 
 TEST(ScheduleTest, WithoutWarmUpAndDecayTheRateStays) {

@@ -1,6 +1,7 @@
 #include "trainer/train/training_run.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 
 #include <cmath>
@@ -13,11 +14,16 @@
 #include "trainer/lorsa/torch_guard.h"
 #include "trainer/train/batch_reader.h"
 #include "trainer/train/checkpoint.h"
+#include "trainer/train/dead_heads.h"
+#include "trainer/train/decoder_refit.h"
 #include "trainer/train/evaluation.h"
+#include "trainer/train/head_resampling.h"
 #include "trainer/train/initialization.h"
 #include "trainer/train/learner.h"
 #include "trainer/train/run_reporter.h"
+#include "trainer/train/training_sample.h"
 #include "trainer/train/training_state.h"
+#include "trainer/train/weight_average.h"
 
 namespace lorsa::trainer {
 namespace {
@@ -44,6 +50,14 @@ void ConfigureLibtorch(const TrainConfig& config) {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   // Deterministic mode would also fill every new tensor with NaN, a pass over memory each time.
   at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+// A seed of its own for each step of each run: the finaliser of SplitMix64.
+uint64_t StepSeed(uint64_t seed, int64_t step) {
+  uint64_t mixed = seed + 0x9e3779b97f4a7c15u * (static_cast<uint64_t>(step) + 1);
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
+  return mixed ^ (mixed >> 31);
 }
 
 class TrainingRun {
@@ -87,6 +101,9 @@ class TrainingRun {
         at::zeros({config_.lorsa.n_ov_heads}, at::device(device_).dtype(at::kLong));
     LORSA_ASSIGN_OR_RETURN(state_.parameters,
                            InitializeParameters(config_, host_, *kernel_, device_));
+    if (config_.ema_fraction > 0) {
+      state_.averaged = CloneParameters(config_.lorsa, state_.parameters);
+    }
     return absl::OkStatus();
   }
 
@@ -95,6 +112,7 @@ class TrainingRun {
     if (FormatCheckpointConfig(checkpoint.config) !=
             FormatCheckpointConfig(CheckpointConfigOf(config_)) ||
         counts.seed != config_.seed ||
+        checkpoint.state.averaged.has_value() != (config_.ema_fraction > 0) ||
         counts.sequences_consumed != counts.step * config_.sequences_per_step) {
       return absl::FailedPreconditionError(absl::StrCat(
           folder, " is a checkpoint of another configuration; start a new run without it."));
@@ -132,6 +150,7 @@ class TrainingRun {
   absl::Status TrainToTheEnd() {
     while (true) {
       LORSA_RETURN_IF_ERROR(CheckStop());
+      if (RefitIsDue()) LORSA_RETURN_IF_ERROR(RefitNow());
       if (IsDue(config_.evaluation_interval_steps()) &&
           state_.counts.evaluated_step != state_.counts.step) {
         LORSA_RETURN_IF_ERROR(EvaluateNow());
@@ -146,6 +165,7 @@ class TrainingRun {
 
   absl::Status TakeStep() {
     if (training_ == nullptr) LORSA_RETURN_IF_ERROR(BeginTraining());
+    LORSA_ASSIGN_OR_RETURN(const int64_t resampled, ResampleIfDue());
     LORSA_ASSIGN_OR_RETURN(const LoadedBatch loaded, training_->Next(config_.sequences_per_step));
     if (static_cast<int64_t>(loaded.sequences.size()) < config_.sequences_per_step) {
       return absl::InternalError("The source of training sequences ended; it must not.");
@@ -153,6 +173,7 @@ class TrainingRun {
     std::optional<StepReport> report;
     if (loaded.targets > 0) {
       LORSA_ASSIGN_OR_RETURN(report, learner_.Step(loaded, state_));
+      report->resampled_heads = resampled;
     }
     state_.counts.skipped_batches += loaded.targets == 0;
     state_.counts.sequences_consumed += config_.sequences_per_step;
@@ -171,15 +192,51 @@ class TrainingRun {
     return absl::OkStatus();
   }
 
-  // --- Evaluations and checkpoints ---
+  // Dead heads begin anew, from the sequences that come next; how many. A pure function of the
+  // state and the seed, so that a resumed run does the same.
+  absl::StatusOr<int64_t> ResampleIfDue() {
+    if (!config_.ResamplesAt(state_.counts.step)) return 0;
+    const at::Tensor dead = DeadHeads(config_, state_);
+    if (!dead.any().item<bool>()) return 0;
+    LORSA_ASSIGN_OR_RETURN(const TrainingSample sample,
+                           ReadTrainingSample(config_, host_, state_.counts.sequences_consumed,
+                                              kResamplePositions, device_));
+    at::Generator generator =
+        at::make_generator<at::CPUGeneratorImpl>(StepSeed(config_.seed, state_.counts.step));
+    HeadRows rows = ResampleHeads(config_, *kernel_, state_.parameters, sample, dead, generator);
+    ReplaceHeads(rows, dead.logical_not(), state_);
+    return rows.heads.numel();
+  }
+
+  // --- The end, evaluations and checkpoints ---
+
+  bool RefitIsDue() const {
+    return config_.refit_tokens > 0 && !state_.counts.refitted &&
+           state_.counts.step >= config_.total_steps();
+  }
+
+  absl::Status RefitNow() {
+    reporter_.Phase("refitting", state_.counts);
+    LORSA_ASSIGN_OR_RETURN(const DecoderRefit refit,
+                           RefitDecoder(
+                               config_, host_, *kernel_, state_.counts.sequences_consumed, device_,
+                               [this] { return Stopping(); }, state_.published()));
+    if (refit.length == 0) {
+      host_.ReportWarning(
+          "The refit of W_O and b_D did not lower the error, so they stay as trained; give more "
+          "refit_tokens or a larger refit_ridge.");
+    }
+    state_.counts.refitted = true;
+    return absl::OkStatus();
+  }
 
   absl::Status EvaluateNow() {
     reporter_.Phase("evaluating", state_.counts);
     LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenHeldOut());
     BatchReader reader(config_, host_, std::move(source), device_);
-    LORSA_ASSIGN_OR_RETURN(auto values,
-                           Evaluate(*kernel_, state_.parameters, reader, config_.sequences_per_step,
-                                    config_.output_scale(), [this] { return Stopping(); }));
+    LORSA_ASSIGN_OR_RETURN(
+        auto values, Evaluate(*kernel_, state_.published(), reader, config_.sequences_per_step,
+                              config_.output_scale(), [this] { return Stopping(); }));
     TrainingCounts& counts = state_.counts;
     if (!std::isfinite(values.at("fvu"))) {
       return absl::AbortedError(absl::StrCat("The held-out error is NaN or Inf at step ",

@@ -45,6 +45,9 @@ class TrainingRunTest : public testing::Test {
     }
   }
 
+  // A run that is paused at random moments and resumed ends with the bits of one that is not.
+  void ExpectPausesChangeNoBit();
+
   const ScratchFolder scratch_;
   PosixFileSystem fs_;
   SyntheticSet set_ = MakeSyntheticSet(160);
@@ -96,6 +99,28 @@ TEST_F(TrainingRunTest, EveryInitialisationTrains) {
   }
 }
 
+// Every lever of the recipe at once.
+void PullAllLevers(TrainConfig& config) {
+  config.dead_after_fraction = 0.1;  // 2 steps
+  config.aux_coefficient = 1.0 / 32;
+  config.aux_top_k = 4;
+  config.resample_interval_fraction = 0.15;  // before steps 3, 6, …
+  config.resample_until_fraction = 0.8;
+  config.ema_fraction = 0.3;
+  config.refit_tokens = 40 * config.set.context;
+  config.schedule = LearningRateSchedule::kCosine;
+  config.w_v_learning_rate_factor = 0.7;
+  config.bias_learning_rate_factor = 0.5;
+  config.top_k_warmup_fraction = 0.5;
+  config.initial_top_k = 8;
+  config.top_k_warmup = TopKWarmup::kExponential;
+  config.decoder_norm = 1;
+  config.max_gradient_norm = 5;
+  // Many heads for few places: some die.
+  config.lorsa.n_ov_heads = 64;
+  config.lorsa.top_k = 2;
+}
+
 // Killed at any step: a later run that has only the checkpoints before it ends with the same bits.
 TEST_F(TrainingRunTest, ResumedFromAnyCheckpointEndsWithTheSameBits) {
   FakeHost whole = NewHost("whole");
@@ -111,7 +136,82 @@ TEST_F(TrainingRunTest, ResumedFromAnyCheckpointEndsWithTheSameBits) {
   }
 }
 
-TEST_F(TrainingRunTest, PausedAtRandomMomentsEndsWithTheSameBits) {
+TEST_F(TrainingRunTest, WithAllLeversResumedFromAnyCheckpointEndsWithTheSameBits) {
+  PullAllLevers(config_);
+  FakeHost whole = NewHost("whole");
+  ASSERT_TRUE(RunTraining(config_, whole, {}).ok());
+  double resampled = 0, aux_loss = 0;
+  for (const MetricPoint& point : whole.Points(MetricKind::kTraining)) {
+    resampled += point.values.at("resampled_heads");
+    aux_loss += point.values.at("aux_loss");
+  }
+  EXPECT_GT(resampled, 0);
+  EXPECT_GT(aux_loss, 0);
+  for (const int64_t step : {0, 5, 10, 15}) {
+    FakeHost resumed = NewHost("resumed");
+    const auto outcome = RunTraining(config_, resumed, {whole.CheckpointFolder(step)});
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    for (int64_t later = step + 5; later <= 20; later += 5) {
+      ExpectSameCheckpoint(whole, resumed, later);
+    }
+  }
+}
+
+TEST_F(TrainingRunTest, WithAllLeversPausedAtRandomMomentsEndsWithTheSameBits) {
+  PullAllLevers(config_);
+  ExpectPausesChangeNoBit();
+}
+
+TEST_F(TrainingRunTest, TheAverageIsEvaluatedAndPublishedAndTheTrainedWeightsKept) {
+  FakeHost plain = NewHost("plain");
+  ASSERT_TRUE(RunTraining(config_, plain, {}).ok());
+  config_.ema_fraction = 0.2;
+  FakeHost host = NewHost("averaged");
+  ASSERT_TRUE(RunTraining(config_, host, {}).ok());
+  const auto without = ReadCheckpoint(fs_, plain.CheckpointFolder(20), at::kCPU);
+  const auto with = ReadCheckpoint(fs_, host.CheckpointFolder(20), at::kCPU);
+  ASSERT_TRUE(with.ok()) << with.status();
+  ASSERT_TRUE(with->state.averaged.has_value());
+  EXPECT_TRUE(with->state.parameters.w_v.equal(without->state.parameters.w_v));
+  EXPECT_FALSE(with->state.averaged->w_v.equal(without->state.parameters.w_v));
+  EXPECT_NE(*with->state.counts.fvu, *without->state.counts.fvu);
+  // One is no checkpoint of the other.
+  const auto outcome = RunTraining(config_, host, {plain.CheckpointFolder(10)});
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition) << outcome.status();
+}
+
+TEST_F(TrainingRunTest, TheRefitLowersTheHeldOutErrorOfTheLastCheckpointOnly) {
+  config_.lorsa.top_k = 8;
+  FakeHost plain = NewHost("plain");
+  ASSERT_TRUE(RunTraining(config_, plain, {}).ok());
+  config_.refit_tokens = config_.total_tokens;
+  FakeHost host = NewHost("refitted");
+  ASSERT_TRUE(RunTraining(config_, host, {}).ok());
+  ExpectSameCheckpoint(plain, host, 15);
+  EXPECT_LT(*host.published.back().fvu, *plain.published.back().fvu);
+  const auto checkpoint = ReadCheckpoint(fs_, host.CheckpointFolder(20), at::kCPU);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_TRUE(checkpoint->state.counts.refitted);
+}
+
+TEST_F(TrainingRunTest, ResamplingLeavesFewerDeadHeads) {
+  PullAllLevers(config_);
+  config_.aux_coefficient = 0;
+  config_.total_tokens *= 5;
+  FakeHost host = NewHost("resampled");
+  ASSERT_TRUE(RunTraining(config_, host, {}).ok());
+  config_.resample_interval_fraction = 0;
+  FakeHost plain = NewHost("plain");
+  ASSERT_TRUE(RunTraining(config_, plain, {}).ok());
+  const auto dead = [](const FakeHost& h) {
+    return h.Points(MetricKind::kTraining).back().values.at("dead_fraction");
+  };
+  EXPECT_LT(dead(host), dead(plain));
+}
+
+TEST_F(TrainingRunTest, PausedAtRandomMomentsEndsWithTheSameBits) { ExpectPausesChangeNoBit(); }
+
+void TrainingRunTest::ExpectPausesChangeNoBit() {
   FakeHost whole = NewHost("whole");
   ASSERT_TRUE(RunTraining(config_, whole, {}).ok());
   std::mt19937 random(5);

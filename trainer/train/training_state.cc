@@ -16,6 +16,7 @@ using nlohmann::json;
 constexpr char kFormat[] = "lorsa-training-state";
 constexpr int kFormatVersion = 1;
 constexpr int64_t kAnyCount = std::numeric_limits<int64_t>::max();
+constexpr char kTrained[] = "trained.";
 constexpr char kMean[] = "adam.mean.";
 constexpr char kVariance[] = "adam.variance.";
 constexpr char kTokensSinceFired[] = "tokens_since_fired";
@@ -65,7 +66,8 @@ std::string FormatTrainingCounts(const TrainingCounts& counts) {
                       {"skipped_batches", counts.skipped_batches},
                       {"evaluated_step", OrNull(counts.evaluated_step)},
                       {"fvu", OrNull(counts.fvu)},
-                      {"best_fvu", OrNull(counts.best_fvu)}};
+                      {"best_fvu", OrNull(counts.best_fvu)},
+                      {"refitted", counts.refitted}};
   return value.dump(2) + "\n";
 }
 
@@ -78,7 +80,8 @@ absl::StatusOr<TrainingCounts> ParseTrainingCounts(absl::string_view text) {
                         .sequences_consumed = fields.Integer("sequences_consumed", 0, kAnyCount),
                         .seed = TakeSeed(fields),
                         .fvu = TakeFvu(fields, "fvu"),
-                        .best_fvu = TakeFvu(fields, "best_fvu")};
+                        .best_fvu = TakeFvu(fields, "best_fvu"),
+                        .refitted = fields.Boolean("refitted")};
   counts.skipped_batches = fields.Integer("skipped_batches", 0, counts.step);
   if (fields.Nullable("evaluated_step") != nullptr) {
     counts.evaluated_step = fields.Integer("evaluated_step", 0, counts.step);
@@ -87,28 +90,33 @@ absl::StatusOr<TrainingCounts> ParseTrainingCounts(absl::string_view text) {
   return counts;
 }
 
-NamedTensors WeightTensors(const LorsaConfig& config, const LorsaParameters& parameters) {
+NamedTensors WeightTensors(const LorsaConfig& config, const TrainingState& state) {
   NamedTensors out;
-  Append(config, "", parameters, out);
+  Append(config, "", state.published(), out);
   return out;
 }
 
 NamedTensors StateTensors(const LorsaConfig& config, const TrainingState& state) {
   NamedTensors out;
+  if (state.averaged) Append(config, kTrained, state.parameters, out);
   Append(config, kMean, state.adam.mean, out);
   Append(config, kVariance, state.adam.variance, out);
   out.emplace_back(kTokensSinceFired, state.tokens_since_fired);
   return out;
 }
 
-absl::StatusOr<LorsaParameters> ReadWeights(const LorsaConfig& config, const TensorFile& file,
-                                            at::Device device) {
-  return ReadAll(config, "", file, device);
-}
-
-absl::StatusOr<TrainingState> ReadStateTensors(const LorsaConfig& config, const TensorFile& file,
-                                               at::Device device) {
-  TrainingState state;
+absl::StatusOr<TrainingState> ReadState(const LorsaConfig& config, const TrainingCounts& counts,
+                                        const TensorFile& weights, const TensorFile& file,
+                                        at::Device device) {
+  TrainingState state{.counts = counts};
+  LORSA_ASSIGN_OR_RETURN(LorsaParameters published, ReadAll(config, "", weights, device));
+  if (file.Has(std::string(kTrained) + "W_V")) {
+    LORSA_ASSIGN_OR_RETURN(state.parameters, ReadAll(config, kTrained, file, device));
+    state.averaged = std::move(published);
+  } else {
+    state.parameters = std::move(published);
+  }
+  state.adam.steps = counts.step - counts.skipped_batches;
   LORSA_ASSIGN_OR_RETURN(state.adam.mean, ReadAll(config, kMean, file, device));
   LORSA_ASSIGN_OR_RETURN(state.adam.variance, ReadAll(config, kVariance, file, device));
   LORSA_ASSIGN_OR_RETURN(const at::Tensor tokens,

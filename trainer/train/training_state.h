@@ -26,13 +26,20 @@ struct TrainingCounts {
   std::optional<int64_t> evaluated_step;  // of the newest evaluation
   std::optional<double> fvu;              // its held-out FVU
   std::optional<double> best_fvu;         // the lowest so far
+  bool refitted = false;                  // the final refit of the decoder is done
 };
 
 struct TrainingState {
-  LorsaParameters parameters;
+  LorsaParameters parameters;  // those that the optimiser changes
+  // Their moving average, when the run keeps one (weight_average.h).
+  std::optional<LorsaParameters> averaged;
   AdamState adam;
   at::Tensor tokens_since_fired;  // [H] int64
   TrainingCounts counts;
+
+  // The weights that are evaluated and published.
+  const LorsaParameters& published() const { return averaged ? *averaged : parameters; }
+  LorsaParameters& published() { return averaged ? *averaged : parameters; }
 };
 
 std::string FormatTrainingCounts(const TrainingCounts& counts);
@@ -40,16 +47,14 @@ std::string FormatTrainingCounts(const TrainingCounts& counts);
 absl::StatusOr<TrainingCounts> ParseTrainingCounts(absl::string_view json);
 
 // Tensors of lorsa.safetensors and of state.safetensors, by the names of the format.
-NamedTensors WeightTensors(const LorsaConfig& config, const LorsaParameters& parameters);
+NamedTensors WeightTensors(const LorsaConfig& config, const TrainingState& state);
 NamedTensors StateTensors(const LorsaConfig& config, const TrainingState& state);
 
-// Back from the files, moved to `device`. DATA_LOSS naming the tensor whose dtype or shape is not
-// that of the configuration.
-absl::StatusOr<LorsaParameters> ReadWeights(const LorsaConfig& config, const TensorFile& file,
-                                            at::Device device);
-// Moments and counters; `parameters` and `counts` of the result stay empty.
-absl::StatusOr<TrainingState> ReadStateTensors(const LorsaConfig& config, const TensorFile& file,
-                                               at::Device device);
+// The state that the two files and `counts` make, moved to `device`. DATA_LOSS naming the tensor
+// whose dtype or shape is not that of the configuration.
+absl::StatusOr<TrainingState> ReadState(const LorsaConfig& config, const TrainingCounts& counts,
+                                        const TensorFile& weights, const TensorFile& state,
+                                        at::Device device);
 
 }  // namespace lorsa::trainer
 

@@ -49,6 +49,30 @@ absl::StatusOr<trainer::Initialization> FromMessage(v1::Initialization initializ
   }
 }
 
+absl::StatusOr<trainer::LearningRateSchedule> FromMessage(v1::LearningRateSchedule schedule) {
+  switch (schedule) {
+    case v1::LEARNING_RATE_SCHEDULE_WARMUP_STABLE_DECAY:
+      return trainer::LearningRateSchedule::kWarmupStableDecay;
+    case v1::LEARNING_RATE_SCHEDULE_COSINE:
+      return trainer::LearningRateSchedule::kCosine;
+    case v1::LEARNING_RATE_SCHEDULE_CONSTANT:
+      return trainer::LearningRateSchedule::kConstant;
+    default:
+      return UnknownValue("learning_rate_schedule", schedule);
+  }
+}
+
+absl::StatusOr<trainer::TopKWarmup> FromMessage(v1::TopKWarmup warmup) {
+  switch (warmup) {
+    case v1::TOP_K_WARMUP_LINEAR:
+      return trainer::TopKWarmup::kLinear;
+    case v1::TOP_K_WARMUP_EXPONENTIAL:
+      return trainer::TopKWarmup::kExponential;
+    default:
+      return UnknownValue("top_k_warmup", warmup);
+  }
+}
+
 absl::StatusOr<store::ElementType> FromMessage(v1::ElementType type) {
   switch (type) {
     case v1::ELEMENT_TYPE_BF16:
@@ -106,6 +130,27 @@ absl::StatusOr<trainer::LorsaConfig> LorsaFromSpec(const v1::TrainingSpec& spec,
   return lorsa;
 }
 
+absl::Status FillRecipe(const v1::TrainingSpec& spec, trainer::TrainConfig& config) {
+  LORSA_ASSIGN_OR_RETURN(config.schedule, FromMessage(spec.learning_rate_schedule()));
+  config.w_v_learning_rate_factor = spec.w_v_learning_rate_factor();
+  config.w_o_learning_rate_factor = spec.w_o_learning_rate_factor();
+  config.bias_learning_rate_factor = spec.bias_learning_rate_factor();
+  config.top_k_warmup_fraction = spec.top_k_warmup_fraction();
+  config.initial_top_k = spec.initial_top_k();
+  LORSA_ASSIGN_OR_RETURN(config.top_k_warmup, FromMessage(spec.top_k_warmup()));
+  config.decoder_norm = spec.decoder_norm();
+  config.dead_after_fraction = spec.dead_after_fraction();
+  config.aux_coefficient = spec.aux_coefficient();
+  config.aux_top_k = spec.aux_top_k();
+  config.resample_interval_fraction = spec.resample_interval_fraction();
+  config.resample_until_fraction = spec.resample_until_fraction();
+  config.resample_firing_factor = spec.resample_firing_factor();
+  config.ema_fraction = spec.ema_fraction();
+  config.refit_tokens = static_cast<int64_t>(spec.refit_tokens());
+  config.refit_ridge = spec.refit_ridge();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<trainer::TrainConfig> ConfigFromSpec(const v1::TrainingSpec& spec,
@@ -129,6 +174,7 @@ absl::StatusOr<trainer::TrainConfig> ConfigFromSpec(const v1::TrainingSpec& spec
   config.threads = static_cast<int>(spec.threads());
   config.evaluation_interval_tokens = static_cast<int64_t>(spec.evaluation_interval_tokens());
   config.checkpoint_interval_tokens = static_cast<int64_t>(spec.checkpoint_interval_tokens());
+  LORSA_RETURN_IF_ERROR(FillRecipe(spec, config));
   LORSA_RETURN_IF_ERROR(trainer::ValidateTrainConfig(config));
   return config;
 }

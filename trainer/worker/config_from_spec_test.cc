@@ -52,6 +52,50 @@ TEST(ConfigFromSpecTest, WhatTheManifestSaysReachesTheTrainer) {
   EXPECT_EQ(config->threads, 3);
 }
 
+TEST(ConfigFromSpecTest, EachLeverOfTheRecipeReachesTheTrainer) {
+  const v1::ActivationSet set = DescribeSet(LlamaLikeSet(), "s");
+  v1::TrainingSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(activation_set: 's'
+           dead_after_fraction: 0.01
+           aux_coefficient: 0.02
+           aux_top_k: 3
+           resample_interval_fraction: 0.04
+           resample_until_fraction: 0.05
+           resample_firing_factor: 0.06
+           ema_fraction: 0.07
+           refit_tokens: 8
+           refit_ridge: 0.09
+           learning_rate_schedule: LEARNING_RATE_SCHEDULE_COSINE
+           w_v_learning_rate_factor: 0.11
+           w_o_learning_rate_factor: 0.12
+           bias_learning_rate_factor: 0.13
+           top_k_warmup_fraction: 0.14
+           initial_top_k: 15
+           top_k_warmup: TOP_K_WARMUP_EXPONENTIAL
+           decoder_norm: 0.17)pb",
+      &spec));
+  const auto config = ConfigFromSpec(ResolveTrainingSpec(spec, set, 2).spec, set);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->dead_after_fraction, 0.01);
+  EXPECT_EQ(config->aux_coefficient, 0.02);
+  EXPECT_EQ(config->aux_top_k, 3);
+  EXPECT_EQ(config->resample_interval_fraction, 0.04);
+  EXPECT_EQ(config->resample_until_fraction, 0.05);
+  EXPECT_EQ(config->resample_firing_factor, 0.06);
+  EXPECT_EQ(config->ema_fraction, 0.07);
+  EXPECT_EQ(config->refit_tokens, 8);
+  EXPECT_EQ(config->refit_ridge, 0.09);
+  EXPECT_EQ(config->schedule, trainer::LearningRateSchedule::kCosine);
+  EXPECT_EQ(config->w_v_learning_rate_factor, 0.11);
+  EXPECT_EQ(config->w_o_learning_rate_factor, 0.12);
+  EXPECT_EQ(config->bias_learning_rate_factor, 0.13);
+  EXPECT_EQ(config->top_k_warmup_fraction, 0.14);
+  EXPECT_EQ(config->initial_top_k, 15);
+  EXPECT_EQ(config->top_k_warmup, trainer::TopKWarmup::kExponential);
+  EXPECT_EQ(config->decoder_norm, 0.17);
+}
+
 // The resolver and the trainer once had bounds of their own: 0.8 + 0.2 passed one and not the
 // other.
 TEST(ConfigFromSpecTest, WhatTheResolverAcceptsTheTrainerAccepts) {
@@ -61,6 +105,13 @@ TEST(ConfigFromSpecTest, WhatTheResolverAcceptsTheTrainerAccepts) {
         "adam_beta1: 0.9999999999999 adam_beta2: 0", "tokens: 10000000000000",
         "n_ov_heads: 1048576", "n_qk_heads: 65536 n_ov_heads: 65536", "top_k: 512",
         "learning_rate: 1 qk_learning_rate_factor: 100 final_learning_rate_factor: 0",
+        "dead_after_fraction: 1 aux_coefficient: 1000 aux_top_k: 512 resample_interval_fraction: 1",
+        "resample_until_fraction: 0 resample_firing_factor: 100 ema_fraction: 1",
+        "refit_tokens: 1000000000 refit_ridge: 1e6 n_ov_heads: 16384",
+        "learning_rate_schedule: LEARNING_RATE_SCHEDULE_COSINE w_v_learning_rate_factor: 100",
+        "learning_rate_schedule: LEARNING_RATE_SCHEDULE_CONSTANT bias_learning_rate_factor: 0",
+        "top_k_warmup_fraction: 1 initial_top_k: 512 top_k_warmup: TOP_K_WARMUP_EXPONENTIAL",
+        "w_o_learning_rate_factor: 100 decoder_norm: 1e6",
         "attn_scale: 1e6 max_gradient_norm: 1e30 adam_epsilon: 1 threads: 1024"}) {
     v1::TrainingSpec spec;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec));
