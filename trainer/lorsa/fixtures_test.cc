@@ -6,7 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <tuple>
 
+#include "trainer/lorsa/fast_lorsa.h"
 #include "trainer/lorsa/reference_lorsa.h"
 
 namespace lorsa::trainer {
@@ -40,18 +44,35 @@ void ExpectGradientAgrees(const at::Tensor& gradient, const Fixture& fixture,
   ExpectAgrees(gradient, fixture, prefix + parameter);
 }
 
-class FixturesTest : public testing::TestWithParam<std::string> {
+// What computes in fp32.
+struct Implementation {
+  const char* name;
+  std::unique_ptr<LorsaKernel> (*make)(const LorsaConfig& config);
+};
+
+const Implementation kImplementations[] = {
+    {"Reference",
+     [](const LorsaConfig& config) -> std::unique_ptr<LorsaKernel> {
+       return std::make_unique<ReferenceLorsa>(config);
+     }},
+    {"Fast", [](const LorsaConfig& config) { return MakeFastLorsa(config, Precision::kFp32); }},
+};
+
+class FixturesTest : public testing::TestWithParam<std::tuple<std::string, Implementation>> {
  protected:
+  std::unique_ptr<LorsaKernel> Make(const LorsaConfig& config) const {
+    return std::get<1>(GetParam()).make(config);
+  }
   Batch FixtureBatch() const { return {fixture_.At("x"), fixture_.At("y"), fixture_.At("mask")}; }
 
-  Fixture fixture_ = LoadMathFixture(GetParam());
+  Fixture fixture_ = LoadMathFixture(std::get<0>(GetParam()));
 };
 
 TEST_P(FixturesTest, IntermediateTensorsAgree) {
   const LorsaConfig config = fixture_.Config();
   ASSERT_TRUE(ValidateLorsaConfig(config).ok()) << ValidateLorsaConfig(config);
   const Intermediates actual =
-      ReferenceLorsa(config).Inspect(fixture_.Parameters(config, "param."), fixture_.At("x"));
+      Make(config)->Inspect(fixture_.Parameters(config, "param."), fixture_.At("x"));
   ExpectAgrees(actual.q, fixture_, "q_rot");
   ExpectAgrees(actual.k, fixture_, "k_rot");
   ExpectAgrees(actual.v, fixture_, "v");
@@ -66,15 +87,15 @@ TEST_P(FixturesTest, OutputsAndGradientsAgreeForBothSelections) {
     config.selection = selection;
     const LorsaParameters parameters = fixture_.Parameters(config, "param.");
     const at::Tensor& x = fixture_.At("x");
-    ReferenceLorsa model(config);
+    const std::unique_ptr<LorsaKernel> model = Make(config);
 
-    const ForwardResult forward = model.Forward(parameters, x);
+    const ForwardResult forward = model->Forward(parameters, x);
     ExpectAgrees(forward.reconstruction, fixture_, "recon" + suffix);
     ExpectAgrees(Dense(forward.activations, config.n_ov_heads, x.sizes()), fixture_,
                  "acts" + suffix);
 
     const StepResult step =
-        model.ForwardBackward(parameters, FixtureBatch(), WholeStep(config, FixtureBatch()));
+        model->ForwardBackward(parameters, FixtureBatch(), WholeStep(config, FixtureBatch()));
     ExpectAgrees(at::full({1}, step.loss), fixture_, "loss" + suffix);
     for (const ParameterSpec& spec : ParameterSpecs(config)) {
       ExpectGradientAgrees(step.gradients.*spec.member, fixture_, "grad" + suffix + ".", spec.name);
@@ -85,7 +106,7 @@ TEST_P(FixturesTest, OutputsAndGradientsAgreeForBothSelections) {
 TEST_P(FixturesTest, ActivityIsThatOfUnmaskedTargets) {
   const LorsaConfig config = fixture_.Config();
   const at::Tensor& mask = fixture_.At("mask");
-  const StepResult step = ReferenceLorsa(config).ForwardBackward(
+  const StepResult step = Make(config)->ForwardBackward(
       fixture_.Parameters(config, "param."), FixtureBatch(), WholeStep(config, FixtureBatch()));
   const at::Tensor kept = fixture_.At("acts") * mask.unsqueeze(-1);
   EXPECT_EQ(step.targets, mask.sum().item<int64_t>());
@@ -94,8 +115,12 @@ TEST_P(FixturesTest, ActivityIsThatOfUnmaskedTargets) {
   EXPECT_NEAR(step.activation_max, kept.abs().max().item<double>(), 1e-5 * step.activation_max);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FixturesTest, testing::ValuesIn(MathFixtureNames()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, FixturesTest,
+                         testing::Combine(testing::ValuesIn(MathFixtureNames()),
+                                          testing::ValuesIn(kImplementations)),
+                         [](const auto& info) {
+                           return std::get<1>(info.param).name + std::get<0>(info.param);
+                         });
 
 TEST(FixtureFolderTest, ThereAreConfigurationsToCheck) { EXPECT_FALSE(MathFixtureNames().empty()); }
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "activation_store/manifest.h"
 #include "trainer/lorsa/lorsa_config.h"
+#include "trainer/lorsa/precision.h"
 
 namespace lorsa::trainer {
 
@@ -74,6 +75,7 @@ struct TrainConfig {
   double refit_ridge = 1e-2;  // relative to a head's mean squared activation; see decoder_refit.h
 
   uint64_t seed = 0;  // of the initialisation; the host orders sequences by it too
+  Precision precision = Precision::kFp32;
   int threads = 1;    // of libtorch; part of what makes a run repeatable to the bit
   int64_t evaluation_interval_tokens = 0;  // at least 1; rounded up to whole steps
   int64_t checkpoint_interval_tokens = 0;  // the same

@@ -66,7 +66,7 @@ class TrainingRun {
       : config_(config),
         host_(host),
         reporter_(config, host),
-        kernel_(MakeLorsaKernel(config.lorsa)),
+        kernel_(MakeLorsaKernel(config.lorsa, config.precision, device_)),
         learner_(config, *kernel_) {}
 
   absl::StatusOr<RunOutcome> Run(absl::Span<const std::string> checkpoint_folders) {
@@ -306,12 +306,12 @@ class TrainingRun {
     return Stopping() ? absl::CancelledError("A stop was requested.") : absl::OkStatus();
   }
 
+  const at::Device device_ = at::kCPU;
   const TrainConfig& config_;
   RunHost& host_;
   RunReporter reporter_;
   const std::unique_ptr<LorsaKernel> kernel_;
   Learner learner_;
-  const at::Device device_ = at::kCPU;
   TrainingState state_;
   std::unique_ptr<BatchReader> training_;  // opened at the first step
   absl::Time step_began_;

@@ -1,0 +1,2 @@
+#define LORSA_LOOPS_SUFFIX Avx2
+#include "trainer/kernels/loops_impl.h"
