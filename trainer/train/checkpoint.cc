@@ -23,6 +23,8 @@
 #include "base/json_fields.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
+#include "trainer/kernels/block_gemm.h"
+#include "trainer/kernels/loops.h"
 #include "trainer/lorsa/tensor_file.h"
 
 namespace lorsa::trainer {
@@ -176,7 +178,9 @@ absl::Status VerifyFile(FileSystem& fs, const std::string& path, const ListedFil
 
 Environment CurrentEnvironment() {
   return {.build = absl::StrCat(LORSA_VERSION, ", compiler ", __VERSION__),
-          .instruction_set = at::get_cpu_capability(),
+          .instruction_set =
+              absl::StrCat(at::get_cpu_capability(), ", ", kernels::LevelName(kernels::BestLevel()),
+                           ", bf16 by ", kernels::MultiplierName<kernels::Bf16>()),
           .threads = at::get_num_threads(),
           .torch = TORCH_VERSION};
 }

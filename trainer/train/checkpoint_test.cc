@@ -60,6 +60,7 @@ class CheckpointTest : public testing::Test {
     state.counts = {.step = 42,
                     .sequences_consumed = 336,
                     .seed = std::numeric_limits<uint64_t>::max(),
+                    .precision = Precision::kBf16,
                     .skipped_batches = 2,
                     .evaluated_step = 40,
                     .fvu = 0.3,

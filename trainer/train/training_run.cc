@@ -96,6 +96,7 @@ class TrainingRun {
           absl::StrCat("A checkpoint is not used: ", checkpoint.status().message()));
     }
     state_.counts.seed = config_.seed;
+    state_.counts.precision = config_.precision;
     state_.adam = NewAdamState(config_.lorsa, device_);
     state_.tokens_since_fired =
         at::zeros({config_.lorsa.n_ov_heads}, at::device(device_).dtype(at::kLong));
@@ -111,7 +112,7 @@ class TrainingRun {
     const TrainingCounts& counts = checkpoint.state.counts;
     if (FormatCheckpointConfig(checkpoint.config) !=
             FormatCheckpointConfig(CheckpointConfigOf(config_)) ||
-        counts.seed != config_.seed ||
+        counts.seed != config_.seed || counts.precision != config_.precision ||
         checkpoint.state.averaged.has_value() != (config_.ema_fraction > 0) ||
         counts.sequences_consumed != counts.step * config_.sequences_per_step) {
       return absl::FailedPreconditionError(absl::StrCat(

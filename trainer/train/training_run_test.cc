@@ -287,6 +287,15 @@ TEST_F(TrainingRunTest, ACheckpointOfAnotherConfigurationIsRefused) {
   EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition) << outcome.status();
 }
 
+TEST_F(TrainingRunTest, ACheckpointOfAnotherPrecisionIsRefused) {
+  FakeHost host = NewHost("a");
+  config_.precision = Precision::kBf16;
+  ASSERT_TRUE(RunTraining(config_, host, {}).ok());
+  config_.precision = Precision::kFp32;
+  const auto outcome = RunTraining(config_, host, {host.CheckpointFolder(10)});
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition) << outcome.status();
+}
+
 TEST_F(TrainingRunTest, AFullDiskAtPublicationIsWaitedOut) {
   FakeHost host = NewHost("a");
   int refusals = 3;

@@ -14,6 +14,8 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFormat[] = "lorsa-training-state";
+constexpr char kFp32[] = "fp32";
+constexpr char kBf16[] = "bf16";
 constexpr int kFormatVersion = 1;
 constexpr int64_t kAnyCount = std::numeric_limits<int64_t>::max();
 constexpr char kTrained[] = "trained.";
@@ -24,6 +26,12 @@ constexpr char kTokensSinceFired[] = "tokens_since_fired";
 template <typename T>
 json OrNull(const std::optional<T>& value) {
   return value.has_value() ? json(*value) : json();
+}
+
+Precision TakePrecision(JsonFields& fields) {
+  const std::string name = fields.Text("precision");
+  if (name != kFp32 && name != kBf16) fields.Fail("precision", "is not fp32 or bf16");
+  return name == kBf16 ? Precision::kBf16 : Precision::kFp32;
 }
 
 uint64_t TakeSeed(JsonFields& fields) {
@@ -63,6 +71,7 @@ std::string FormatTrainingCounts(const TrainingCounts& counts) {
                       {"step", counts.step},
                       {"sequences_consumed", counts.sequences_consumed},
                       {"seed", counts.seed},
+                      {"precision", counts.precision == Precision::kBf16 ? kBf16 : kFp32},
                       {"skipped_batches", counts.skipped_batches},
                       {"evaluated_step", OrNull(counts.evaluated_step)},
                       {"fvu", OrNull(counts.fvu)},
@@ -79,6 +88,7 @@ absl::StatusOr<TrainingCounts> ParseTrainingCounts(absl::string_view text) {
   TrainingCounts counts{.step = fields.Integer("step", 0, kAnyCount),
                         .sequences_consumed = fields.Integer("sequences_consumed", 0, kAnyCount),
                         .seed = TakeSeed(fields),
+                        .precision = TakePrecision(fields),
                         .fvu = TakeFvu(fields, "fvu"),
                         .best_fvu = TakeFvu(fields, "best_fvu"),
                         .refitted = fields.Boolean("refitted")};

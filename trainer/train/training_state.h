@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "trainer/lorsa/lorsa_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
+#include "trainer/lorsa/precision.h"
 #include "trainer/lorsa/tensor_file.h"
 #include "trainer/train/adam.h"
 
@@ -22,6 +23,7 @@ struct TrainingCounts {
   int64_t step = 0;                // done, skipped ones included
   int64_t sequences_consumed = 0;  // cursor in the order of `seed`
   uint64_t seed = 0;
+  Precision precision = Precision::kFp32;  // of the whole run
   int64_t skipped_batches = 0;  // without an unmasked target; the optimiser took the other steps
   std::optional<int64_t> evaluated_step;  // of the newest evaluation
   std::optional<double> fvu;              // its held-out FVU
