@@ -135,8 +135,8 @@ nlohmann::json Run(const Options& o) {
     stages.Start();
     const StepResult step = kernel->ForwardBackward(parameters, batch, options);
     if (o.profile) stages.Start();
-    ApplyAdam(config, {}, {.qk = 1e-4, .w_v = 1e-4, .w_o = 1e-4, .biases = 1e-4}, step.gradients,
-              parameters, adam);
+    ApplyAdam(config, {}, {.qk = 1e-4, .w_v = 1e-4, .w_o = 1e-4, .biases = 1e-4},
+              /*gradient_factor=*/1, step.gradients, parameters, adam);
     if (o.profile) stages.End("optimizer");
     if (i < o.warmup) continue;
     wall.push_back(WallSeconds() - wall_start);

@@ -7,24 +7,22 @@
 namespace lorsa::kernels {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kPage = 4096, kHugePage = size_t{2} << 20;
 
 }  // namespace
 
 void RawBuffer::Unmap::operator()(void* memory) const { munmap(memory, bytes); }
 
-void* RawBuffer::Get(size_t bytes) {
-  if (bytes <= bytes_) return memory_.get();
+void RawBuffer::Reserve(size_t bytes) {
+  if (bytes <= memory_.get_deleter().bytes) return;
   memory_.reset();
-  bytes_ = 0;
-  const size_t unit = bytes >= kHugePage ? kHugePage : size_t{4096};
+  memory_.get_deleter().bytes = 0;
+  const size_t unit = bytes >= kHugePage ? kHugePage : kPage;
   const size_t rounded = (bytes + unit - 1) / unit * unit;
   void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   if (unit == kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);  // a wish: failure is harmless
   memory_ = std::unique_ptr<void, Unmap>(memory, Unmap{rounded});
-  bytes_ = rounded;
-  return memory;
 }
 
 }  // namespace lorsa::kernels

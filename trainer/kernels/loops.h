@@ -17,6 +17,24 @@ struct SoftmaxSums {
   float inverse_sum;
 };
 
+// One step of Adam (arXiv 1412.6980) with its bias corrections folded in:
+// mean ← beta1·mean + (1 − beta1)·f·g, variance alike of (f·g)² with beta2, and the parameter moves
+// by −step_size · mean / (sqrt(variance)·inverse_sqrt_correction + epsilon), f = gradient_factor.
+struct AdamConstants {
+  // 1 − beta is given too: taken in fp32 its error would be that of beta, many times its own.
+  float one_minus_beta1, beta2, one_minus_beta2;
+  float epsilon;
+  float step_size;                // learning rate / (1 − beta1^steps)
+  float inverse_sqrt_correction;  // 1 / sqrt(1 − beta2^steps)
+  float gradient_factor;          // of clipping
+};
+
+// Over the elements of a step: of the squares of what was added, and of the new parameters.
+struct AdamSums {
+  double update_squares;
+  double parameter_squares;
+};
+
 // Order of floats as order of integers; NaN is above all.
 int32_t OrderKey(float value);
 float FromOrderKey(int32_t key);
@@ -50,6 +68,8 @@ struct PlainLoops {
   void (*norm_gradient_row)(const float* raw, const float* gain, int64_t n, float epsilon,
                             float* gradient, float* gain_gradient);
   double (*sum)(const float* x, int64_t n);
+  AdamSums (*adam)(const AdamConstants& constants, int64_t n, const float* gradient, float* mean,
+                   float* variance, float* parameter);
   // Σ x² in double precision.
   double (*sum_of_squares)(const float* x, int64_t n);
 };

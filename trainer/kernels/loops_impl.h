@@ -122,17 +122,78 @@ double Sum(const float* x, int64_t n) {
   return SumLanes(low + ToDoubles(v, 0) + high + ToDoubles(v, 1));
 }
 
-double SumOfSquares(const float* x, int64_t n) {
+// Squares of floats, summed in double precision.
+struct SquareSums {
   Doubles low{}, high{};
-  const auto add = [&](Floats v) __attribute__((always_inline)) {
+
+  LORSA_INLINE void Add(Floats v) {
     const Doubles a = ToDoubles(v, 0), b = ToDoubles(v, 1);
     low += a * a;
     high += b * b;
-  };
+  }
+  LORSA_INLINE double Total() const { return SumLanes(low + high); }
+};
+
+double SumOfSquares(const float* x, int64_t n) {
+  SquareSums sums;
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) add(Load(x + i));
-  add(LoadPart(x + i, n - i));
-  return SumLanes(low + high);
+  for (; i + kLanes <= n; i += kLanes) sums.Add(Load(x + i));
+  sums.Add(LoadPart(x + i, n - i));
+  return sums.Total();
+}
+
+// --- Optimiser ---
+
+LORSA_INLINE Floats SquareRoot(Floats v) {
+#ifdef __AVX512F__
+  // The plain intrinsic warns of an uninitialised value (GCC bug 105593).
+  return (Floats)_mm512_maskz_sqrt_ps(0xffff, (__m512)v);
+#else
+  for (int i = 0; i < kLanes; ++i) v[i] = __builtin_sqrtf(v[i]);
+  return v;
+#endif
+}
+
+// What Adam does to 16 elements.
+struct AdamLanes {
+  Floats mean, variance, update, parameter;
+};
+
+LORSA_INLINE AdamLanes StepLanes(const AdamConstants& c, Floats gradient, Floats mean,
+                                 Floats variance, Floats parameter) {
+  gradient = gradient * c.gradient_factor;
+  AdamLanes lanes;
+  lanes.mean = mean + (gradient - mean) * c.one_minus_beta1;
+  lanes.variance = variance * c.beta2 + gradient * gradient * c.one_minus_beta2;
+  lanes.update = lanes.mean * c.step_size /
+                 (SquareRoot(lanes.variance) * c.inverse_sqrt_correction + c.epsilon);
+  lanes.parameter = parameter - lanes.update;
+  return lanes;
+}
+
+AdamSums Adam(const AdamConstants& c, int64_t n, const float* gradient, float* mean,
+              float* variance, float* parameter) {
+  SquareSums updates, parameters;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const AdamLanes lanes =
+        StepLanes(c, Load(gradient + i), Load(mean + i), Load(variance + i), Load(parameter + i));
+    Store(mean + i, lanes.mean);
+    Store(variance + i, lanes.variance);
+    Store(parameter + i, lanes.parameter);
+    updates.Add(lanes.update);
+    parameters.Add(lanes.parameter);
+  }
+  if (const int64_t left = n - i; left > 0) {
+    const AdamLanes lanes = StepLanes(c, LoadPart(gradient + i, left), LoadPart(mean + i, left),
+                                      LoadPart(variance + i, left), LoadPart(parameter + i, left));
+    StorePart(mean + i, lanes.mean, left);
+    StorePart(variance + i, lanes.variance, left);
+    StorePart(parameter + i, lanes.parameter, left);
+    updates.Add(lanes.update);
+    parameters.Add(lanes.parameter);
+  }
+  return {updates.Total(), parameters.Total()};
 }
 
 // --- Exponential ---
@@ -363,15 +424,13 @@ void GatherDots(const T* base, int64_t stride, const int32_t* rows, int64_t coun
 template <typename T>
 double ErrorRow(const float* reconstruction, const float* target, int64_t n, float factor,
                 float* error, T* gradient, float* sum) {
-  Doubles low{}, high{};
+  SquareSums squares;
   for (int64_t i = 0; i < n; i += kLanes) {
     const int64_t left = n - i < kLanes ? n - i : kLanes;
     const bool whole = left == kLanes;
     const Floats e = whole ? Load(reconstruction + i) - Load(target + i)
                            : LoadPart(reconstruction + i, left) - LoadPart(target + i, left);
-    const Doubles a = ToDoubles(e, 0), b = ToDoubles(e, 1);
-    low += a * a;
-    high += b * b;
+    squares.Add(e);
     const Floats g = e * factor;
     if (whole) {
       Store(error + i, e);
@@ -383,7 +442,7 @@ double ErrorRow(const float* reconstruction, const float* target, int64_t n, flo
       StorePart(sum + i, LoadPart(sum + i, left) + g, left);
     }
   }
-  return SumLanes(low + high);
+  return squares.Total();
 }
 
 void ScaleRow(const float* in, int64_t n, float factor, float* out) {
@@ -400,6 +459,7 @@ constexpr int kBlockVectors = 4;  // of 16 columns: with six rows, 24 of 32 regi
 constexpr int kBlockVectors = 1;
 #endif
 constexpr int kBlockRows = 6;
+constexpr int64_t kSumPiece = 128;
 
 LORSA_INLINE float Scalar(const float* p) { return *p; }
 LORSA_INLINE float Scalar(const Bf16* p) { return ((Floats)(Words{p->bits} << 16))[0]; }
@@ -447,19 +507,28 @@ LORSA_INLINE void MultiplyBlock(int64_t n, int64_t k, const T* a, int64_t lda, c
   }
 }
 
+// As MultiplyBlock, summing pieces first: fewer additions to one number, less rounding.
+template <int kRows, typename T>
+LORSA_INLINE void MultiplyInPieces(int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
+                                   float* c, int64_t ldc, bool accumulate) {
+  for (int64_t i = 0; i < k; i += kSumPiece) {
+    MultiplyBlock<kRows>(n, k - i < kSumPiece ? k - i : kSumPiece, a + i, lda, b + i * kPanel, c,
+                         ldc, accumulate || i > 0);
+  }
+}
+
 template <typename T>
 void MultiplyPanel(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* panel,
                    float* c, int64_t ldc, bool accumulate) {
-  constexpr int64_t kColumns = kLanes * kBlockVectors;
-  for (int64_t j = 0; j < n; j += kColumns) {
+  for (int64_t j = 0; j < n; j += kLanes * kBlockVectors) {
     const T* right = panel + j * kInterleave<T>;
     int64_t i = 0;
     for (; i + kBlockRows <= m; i += kBlockRows) {
-      MultiplyBlock<kBlockRows>(n - j, k, a + i * lda, lda, right, c + i * ldc + j, ldc,
-                                accumulate);
+      MultiplyInPieces<kBlockRows>(n - j, k, a + i * lda, lda, right, c + i * ldc + j, ldc,
+                                   accumulate);
     }
     for (; i < m; ++i) {
-      MultiplyBlock<1>(n - j, k, a + i * lda, lda, right, c + i * ldc + j, ldc, accumulate);
+      MultiplyInPieces<1>(n - j, k, a + i * lda, lda, right, c + i * ldc + j, ldc, accumulate);
     }
   }
 }
@@ -607,6 +676,7 @@ const PlainLoops LORSA_CONCAT(kPlainLoops, LORSA_LOOPS_SUFFIX) = {
     .norm_row = NormRow,
     .norm_gradient_row = NormGradientRow,
     .sum = Sum,
+    .adam = Adam,
     .sum_of_squares = SumOfSquares,
 };
 const Loops<float> LORSA_CONCAT(kFloatLoops, LORSA_LOOPS_SUFFIX) = MakeLoops<float>();

@@ -46,13 +46,13 @@ struct HeadTask {
 
   // kᵀ as right factor of q kᵀ.
   void PackKeysForScores() {
-    T* panels = scratch.k_depth_panels.Get(Panels(s.Sp) * s.Dp * kPanel);
+    T* panels = scratch.k_depth_panels.data();
     PackTransposed(work.loops, k, s.Dp, s.Sp, s.Dp, panels, s.Dp * kPanel);
   }
 
   // Scores of `rows` queries with the first `keys` keys.
   float* Scores(const T* queries, int64_t rows, int64_t keys) {
-    float* scores = scratch.scores.Get(kQueryBlock * scores_stride);
+    float* scores = scratch.scores.data();
     Multiply(rows, keys, s.Dp, queries, s.Dp, scratch.k_depth_panels.data(), s.Dp * kPanel, scores,
              scores_stride, /*accumulate=*/false);
     return scores;
@@ -80,7 +80,7 @@ class ForwardTask : HeadTask<T> {
 
   void Run(int64_t queries) {
     this->PackKeysForScores();
-    v_panels_ = scratch.v_panels.Get(Panels(s.R) * s.Sp * kPanel);
+    v_panels_ = scratch.v_panels.data();
     PackTransposed(work.loops, this->v, RowStride<T>(s.Tp), s.R, s.Sp, v_panels_, s.Sp * kPanel);
     for (int64_t t = 0; t < queries; t += kQueryBlock) {
       Block(t, std::min(kQueryBlock, queries - t));
@@ -91,7 +91,7 @@ class ForwardTask : HeadTask<T> {
   void Block(int64_t first, int64_t rows) {
     const int64_t keys = RoundUp(first + rows, kDepthUnit), z_stride = RowStride<float>(s.R);
     const float* scores = this->Scores(this->q + first * s.Dp, rows, keys);
-    T* pattern = scratch.pattern.Get(kQueryBlock * this->pattern_stride);
+    T* pattern = scratch.pattern.data();
     float inverse_sums[kQueryBlock];
     for (int64_t r = 0; r < rows; ++r) {
       const kernels::SoftmaxSums sums =
@@ -100,7 +100,7 @@ class ForwardTask : HeadTask<T> {
       this->log_sum_exp[first + r] = sums.log_sum_exp;
       inverse_sums[r] = sums.inverse_sum;
     }
-    float* z = scratch.z.Get(kQueryBlock * z_stride);
+    float* z = scratch.z.data();
     Multiply(rows, s.R, keys, pattern, this->pattern_stride, v_panels_, s.Sp * kPanel, z, z_stride,
              /*accumulate=*/false);
     for (int64_t r = 0; r < rows; ++r) {
@@ -140,13 +140,14 @@ class BackwardTask : HeadTask<T> {
     q_gradient_ = Cleared(scratch.q_gradient, s.Sp * s.Dp);
     k_gradient_ = Cleared(scratch.k_gradient, s.Dp * this->scores_stride);
     v_gradient_ = Cleared(scratch.v_gradient, s.R * this->scores_stride);
-    if (!scratch.queries.empty()) {
+    if (query_count_ > 0) {
       this->PackKeysForScores();
-      k_panels_ = scratch.k_panels.Get(Panels(s.Dp) * s.Sp * kPanel);
+      k_panels_ = scratch.k_panels.data();
       PackRows(work.loops, this->k, s.Dp, s.Sp, s.Dp, k_panels_, s.Sp * kPanel);
     }
-    const int64_t count = scratch.queries.size();
-    for (int64_t i = 0; i < count; i += kQueryBlock) Block(i, std::min(kQueryBlock, count - i));
+    for (int64_t i = 0; i < query_count_; i += kQueryBlock) {
+      Block(i, std::min(kQueryBlock, query_count_ - i));
+    }
     FinishValues();
     FinishHead(q_gradient_, parameters.ln_q, work.q_raw, work.q_gradient, work.b_q_parts,
                work.ln_q_parts);
@@ -156,18 +157,19 @@ class BackwardTask : HeadTask<T> {
 
  private:
   static float* Cleared(kernels::Buffer<float>& buffer, int64_t n) {
-    float* data = buffer.Get(n);
+    float* data = buffer.data();
     SetZero(data, n);
     return data;
   }
 
   // Positions at which a head of this group was kept; only these have a gradient.
   void FindQueries() {
-    scratch.queries.clear();
+    query_count_ = 0;
     for (int64_t t = 0; t < s.S; ++t) {
       bool any = false;
       ForEachEntries(t, [&](const Entries& entries) { any |= entries.count > 0; });
-      if (any) scratch.queries.push_back(t);
+      scratch.queries.data()[query_count_] = static_cast<int32_t>(t);
+      query_count_ += any;
     }
   }
 
@@ -181,16 +183,16 @@ class BackwardTask : HeadTask<T> {
 
   // The queries numbered first to first + rows among those that have a gradient.
   void Block(int64_t first, int64_t rows) {
-    const int64_t* positions = scratch.queries.data() + first;
+    const int32_t* positions = scratch.queries.data() + first;
     const int64_t keys = RoundUp(positions[rows - 1] + 1, kDepthUnit);
     const int64_t depth = RoundUp(rows, kDepthUnit);
-    T* queries = scratch.q_rows.Get(kQueryBlock * s.Dp);
+    T* queries = scratch.q_rows.data();
     for (int64_t r = 0; r < rows; ++r) {
       std::memcpy(queries + r * s.Dp, this->q + positions[r] * s.Dp, s.Dp * sizeof(T));
     }
     SetZero(queries + rows * s.Dp, (depth - rows) * s.Dp);
     float* scores = this->Scores(queries, rows, keys);
-    T* gradients = scratch.pattern.Get(kQueryBlock * this->pattern_stride);
+    T* gradients = scratch.pattern.data();
     for (int64_t r = 0; r < rows; ++r) {
       Query(positions[r], keys, scores + r * this->scores_stride,
             gradients + r * this->pattern_stride);
@@ -220,8 +222,8 @@ class BackwardTask : HeadTask<T> {
   }
 
   // dQ = dS K.
-  void AddQueryGradients(const int64_t* positions, int64_t rows, int64_t keys, const T* gradients) {
-    float* products = scratch.products.Get(kQueryBlock * s.Dp);
+  void AddQueryGradients(const int32_t* positions, int64_t rows, int64_t keys, const T* gradients) {
+    float* products = scratch.products.data();
     Multiply(rows, s.Dp, keys, gradients, this->pattern_stride, k_panels_, s.Sp * kPanel, products,
              s.Dp, /*accumulate=*/false);
     for (int64_t r = 0; r < rows; ++r) {
@@ -231,13 +233,13 @@ class BackwardTask : HeadTask<T> {
 
   // dKᵀ += Qᵀ dS.
   void AddKeyGradients(const T* queries, int64_t depth, int64_t keys, const T* gradients) {
-    T* gradient_panels = scratch.pattern_panels.Get(Panels(s.Sp) * kQueryBlock * kPanel);
+    T* gradient_panels = scratch.pattern_panels.data();
     PackRows(work.loops, gradients, this->pattern_stride, depth, keys, gradient_panels,
              kQueryBlock * kPanel);
-    T* query_panels = scratch.q_panels.Get(Panels(s.Dp) * kQueryBlock * kPanel);
+    T* query_panels = scratch.q_panels.data();
     PackRows(work.loops, queries, s.Dp, depth, s.Dp, query_panels, kQueryBlock * kPanel);
     constexpr int64_t kStride = RowStride<T>(kQueryBlock);
-    T* transposed = scratch.q_transposed.Get(s.Dp * kStride);
+    T* transposed = scratch.q_transposed.data();
     kernels::UnpackTransposed(work.loops, query_panels, kQueryBlock * kPanel, depth, s.Dp,
                               transposed, kStride);
     Multiply(s.Dp, keys, depth, transposed, kStride, gradient_panels, kQueryBlock * kPanel,
@@ -245,7 +247,7 @@ class BackwardTask : HeadTask<T> {
   }
 
   float* KeyGradientRows() {
-    float* rows = scratch.keys_gradient.Get(s.Sp * s.Dp);
+    float* rows = scratch.keys_gradient.data();
     work.loops.plain.transpose(reinterpret_cast<const uint32_t*>(k_gradient_), this->scores_stride,
                                s.Dp, s.Sp, reinterpret_cast<uint32_t*>(rows), s.Dp);
     return rows;
@@ -272,7 +274,7 @@ class BackwardTask : HeadTask<T> {
       gain_sum = gain_parts.data() + (b * s.G + g) * s.Dp;
       SetZero(gain_sum, s.Dp);
     }
-    T* rows = scratch.rows.Get(s.Sp * s.Dp);
+    T* rows = scratch.rows.data();
     for (int64_t t = 0; t < s.S; ++t) {
       float* row = gradient_SD + t * s.Dp;
       if (work.config.rope) RotateBack(row, t);
@@ -298,7 +300,7 @@ class BackwardTask : HeadTask<T> {
   }
 
   void NormBack(float* row, const T* raw, const float* gain, float* gain_sum) {
-    float* raw_row = scratch.row.Get(s.Dp);
+    float* raw_row = scratch.row.data();
     SetZero(raw_row, s.Dp);
     const int32_t first = 0;
     const float one = 1;
@@ -307,6 +309,7 @@ class BackwardTask : HeadTask<T> {
                                        gain_sum);
   }
 
+  int64_t query_count_ = 0;
   float *q_gradient_ = nullptr, *k_gradient_ = nullptr, *v_gradient_ = nullptr;
   T* k_panels_ = nullptr;
 };
@@ -315,8 +318,6 @@ class BackwardTask : HeadTask<T> {
 
 template <typename T>
 void AttendForward(const StepSizes& s, const std::vector<int64_t>& queries, Workspace<T>& work) {
-  work.z_TH.Get(s.T * s.H);
-  work.log_sum_exp_BGS.Get(s.B * s.G * s.S);
   RunTasks(s.B * s.G, [&](int64_t task, int thread) {
     ForwardTask<T>(s, work, task, thread).Run(queries[task % s.B]);
   });
@@ -324,14 +325,6 @@ void AttendForward(const StepSizes& s, const std::vector<int64_t>& queries, Work
 
 template <typename T>
 void AttendBackward(const StepSizes& s, const LorsaParameters& parameters, Workspace<T>& work) {
-  const int64_t panels = s.G * Panels(s.D) * s.Tp * kPanel;
-  work.q_gradient.Get(panels);
-  work.k_gradient.Get(panels);
-  work.v_gradient.Get(s.H * RowStride<T>(s.Tp));
-  work.b_v_parts.Get(s.B * s.H);
-  for (auto* parts : {&work.b_q_parts, &work.b_k_parts, &work.ln_q_parts, &work.ln_k_parts}) {
-    parts->Get(s.B * s.G * s.Dp);
-  }
   RunTasks(s.B * s.G, [&](int64_t task, int thread) {
     BackwardTask<T>(s, work, task, thread).Run(parameters);
   });

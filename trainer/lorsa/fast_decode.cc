@@ -15,12 +15,9 @@ namespace {
 using kernels::RowStride;
 using kernels::RunTasks;
 
-int64_t TokenBlocks(const StepSizes& s) { return (s.T + kTokenBlock - 1) / kTokenBlock; }
-
 template <typename T>
-SelectionScratch ScratchFor(const StepSizes& s, ThreadScratch<T>& scratch) {
-  const int64_t room = s.H + 16;
-  return {scratch.keys.Get(room), scratch.heads.Get(room), scratch.ranked.Get(room)};
+SelectionScratch ScratchFor(ThreadScratch<T>& scratch) {
+  return {scratch.keys.data(), scratch.heads.data(), scratch.ranked.data()};
 }
 
 // Keeps the heads of one token, with their z.
@@ -65,9 +62,9 @@ class Comparison {
         aux_factor_(options.aux ? static_cast<float>(factor_ * options.aux->coefficient) : 0),
         work(workspace) {
     ThreadScratch<T>& scratch = work.threads[thread];
-    row_ = scratch.row.Get(s.d);
-    error_ = scratch.error.Get(s.d);
-    ignored_sum_ = scratch.error_sum.Get(s.d);
+    row_ = scratch.row.data();
+    error_ = scratch.error.data();
+    ignored_sum_ = scratch.error_sum.data();
   }
 
   void Main(int64_t token, float* b_d_sum) {
@@ -156,8 +153,8 @@ void IndexByHead(const StepSizes& s, KeptHeads& kept, TokensOfHeads& out) {
   };
   for_each([&](int64_t, int32_t head, float) { ++out.offsets[head + 1]; });
   for (int64_t i = 0; i < s.H; ++i) out.offsets[i + 1] += out.offsets[i];
-  int32_t* tokens = out.tokens.Get(out.offsets[s.H]);
-  float* values = out.values.Get(out.offsets[s.H]);
+  int32_t* tokens = out.tokens.data();
+  float* values = out.values.data();
   std::vector<int64_t> next(out.offsets.begin(), out.offsets.end() - 1);
   for_each([&](int64_t token, int32_t head, float value) {
     const int64_t at = next[head]++;
@@ -206,12 +203,11 @@ Activations ToActivations(const StepSizes& s, KeptHeads& kept) {
 
 template <typename T>
 ForwardResult Decode(const StepSizes& s, const LorsaParameters& p, Workspace<T>& work) {
-  work.kept.Resize(s.T, work.config.top_k);
   at::Tensor reconstruction = at::empty({s.B, s.S, s.d});
   float* out = reconstruction.data_ptr<float>();
   RunTasks(TokenBlocks(s), [&](int64_t task, int thread) {
     Selector selector(work.config, work.loops.plain, work.w_o_norms.data(), work.config.top_k,
-                      nullptr, ScratchFor(s, work.threads[thread]));
+                      nullptr, ScratchFor(work.threads[thread]));
     const int64_t end = std::min(s.T, (task + 1) * kTokenBlock);
     for (int64_t token = task * kTokenBlock; token < end; ++token) {
       Keep(selector, work.z_TH.data() + token * s.H, token, work.kept);
@@ -224,22 +220,12 @@ ForwardResult Decode(const StepSizes& s, const LorsaParameters& p, Workspace<T>&
 template <typename T>
 void DecodeAndCompare(const StepSizes& s, const LorsaParameters& p, const Batch& batch,
                       const StepOptions& options, Workspace<T>& work, StepResult& result) {
-  const int64_t stride = RowStride<T>(s.dp), blocks = TokenBlocks(s);
+  const int64_t blocks = TokenBlocks(s);
   const bool* mask = batch.mask.data_ptr<bool>();
   std::vector<int32_t> dead;
-  work.kept.Resize(s.T, options.top_k);
-  work.output_gradient_Td.Get(s.T * stride);
-  work.losses_T.Get(s.T);
-  work.b_d_parts.Get(blocks * s.dp);
-  work.aux_kept.capacity = 0;
-  if (options.aux) {
-    dead = TrueIndices(options.aux->dead);
-    work.aux_kept.Resize(s.T, options.aux->top_k);
-    work.aux_output_gradient_Td.Get(s.T * stride);
-    work.aux_losses_T.Get(s.T);
-  }
+  if (options.aux) dead = TrueIndices(options.aux->dead);
   RunTasks(blocks, [&](int64_t task, int thread) {
-    const SelectionScratch scratch = ScratchFor(s, work.threads[thread]);
+    const SelectionScratch scratch = ScratchFor(work.threads[thread]);
     const float* norms = work.w_o_norms.data();
     Selector selector(work.config, work.loops.plain, norms, options.top_k, nullptr, scratch);
     Selector aux_selector(work.config, work.loops.plain, norms, work.aux_kept.capacity, &dead,

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/accumulate.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -45,6 +45,9 @@ class FastLorsa final : public LorsaKernel {
     const StepSizes sizes(config_, batch.x.size(0), batch.x.size(1));
     StepResult out;
     out.gradients = GradientMemory();
+    work_.Reserve(sizes, {.gradients = true,
+                          .top_k = options.top_k,
+                          .aux_top_k = options.aux ? options.aux->top_k : 0});
     ComputeZ(sizes, parameters, contiguous.x, UsedQueries(contiguous.mask), /*gradients=*/true);
     DecodeAndCompare(sizes, parameters, contiguous, options, work_, out);
     EndStage("decode");
@@ -60,6 +63,7 @@ class FastLorsa final : public LorsaKernel {
   ForwardResult Forward(const LorsaParameters& parameters, const at::Tensor& x) override {
     at::NoGradGuard no_grad;
     const StepSizes sizes(config_, x.size(0), x.size(1));
+    work_.Reserve(sizes, {.top_k = config_.top_k});
     ComputeZ(sizes, parameters, x.contiguous(), std::vector<int64_t>(sizes.B, sizes.S),
              /*gradients=*/false);
     ForwardResult out = Decode(sizes, parameters, work_);
@@ -75,7 +79,6 @@ class FastLorsa final : public LorsaKernel {
  private:
   void ComputeZ(const StepSizes& sizes, const LorsaParameters& parameters, const at::Tensor& x,
                 const std::vector<int64_t>& queries, bool gradients) {
-    work_.threads.resize(std::max<size_t>(work_.threads.size(), kernels::TaskThreads()));
     if (config_.rope && (!work_.rope.cos.defined() || work_.rope.cos.size(0) < sizes.S)) {
       work_.rope = MakeRopeTables(*config_.rope, sizes.S, at::kCPU);
     }
@@ -110,6 +113,20 @@ class FastLorsa final : public LorsaKernel {
 };
 
 }  // namespace
+
+int64_t StepMemoryBytes(const LorsaConfig& config, Precision precision, int64_t sequences,
+                        int64_t context, int64_t aux_top_k) {
+  const StepSizes sizes(config, sequences, context);
+  const StepDemand demand{.gradients = true, .top_k = config.top_k, .aux_top_k = aux_top_k};
+  int64_t bytes = 0;
+  for (const ParameterSpec& spec : ParameterSpecs(config)) {
+    bytes += c10::multiply_integers(spec.shape) * static_cast<int64_t>(sizeof(float));
+  }
+  const int threads = kernels::TaskThreads();
+  return bytes + (precision == Precision::kBf16
+                      ? WorkspaceBytes<kernels::Bf16>(config, sizes, demand, threads)
+                      : WorkspaceBytes<float>(config, sizes, demand, threads));
+}
 
 std::unique_ptr<LorsaKernel> MakeFastLorsa(LorsaConfig config, Precision precision,
                                            kernels::Level level, StageObserver observer) {

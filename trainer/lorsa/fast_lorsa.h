@@ -24,6 +24,12 @@ std::unique_ptr<LorsaKernel> MakeFastLorsa(LorsaConfig config, Precision precisi
                                            kernels::Level level = kernels::BestLevel(),
                                            StageObserver observer = nullptr);
 
+// Bytes that a kernel of MakeFastLorsa holds after a step of this size, its gradients included,
+// with libtorch's current number of threads. With a K warm-up give the largest K in `config`;
+// `aux_top_k` is that of AuxLoss, 0 without.
+int64_t StepMemoryBytes(const LorsaConfig& config, Precision precision, int64_t sequences,
+                        int64_t context, int64_t aux_top_k = 0);
+
 }  // namespace lorsa::trainer
 
 #endif  // LORSA_TRAINER_LORSA_FAST_LORSA_H_

@@ -6,6 +6,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <fstream>
 #include <limits>
 #include <ostream>
 #include <string>
@@ -389,6 +391,35 @@ TEST(FastLorsaNanTest, ANanAnywhereReachesTheLossAndNothingRemainsOfIt) {
     EXPECT_TRUE(std::isnan(loss())) << spec.name;
     flat[0] = kept;
     EXPECT_EQ(loss(), good) << spec.name;
+  }
+}
+
+// Resident memory of this process in bytes.
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * 4096;
+}
+
+TEST(FastLorsaMemoryTest, AStepTakesWhatIsSaidBefore) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    Problem problem({.name = "",
+                     .d = 256,
+                     .H = 4096,
+                     .G = 32,
+                     .D = 32,
+                     .K = 64,
+                     .B = 8,
+                     .S = 256,
+                     .rotary_dim = 32});
+    const int64_t predicted = StepMemoryBytes(problem.config, precision, 8, 256);
+    const int64_t before = ResidentBytes();
+    const auto kernel = MakeFastLorsa(problem.config, precision);
+    kernel->ForwardBackward(problem.parameters, problem.batch, problem.options);
+    const int64_t taken = ResidentBytes() - before;
+    EXPECT_GT(taken, 0.8 * predicted);
+    EXPECT_LT(taken, 1.2 * predicted);
   }
 }
 

@@ -16,7 +16,6 @@ using kernels::kInterleave;
 using kernels::kPanel;
 using kernels::Multiply;
 using kernels::Panels;
-using kernels::RoundUp;
 using kernels::RowStride;
 using kernels::RunTasks;
 
@@ -117,12 +116,7 @@ void ValueWeightGradient(const StepSizes& s, Workspace<T>& work, int64_t first, 
 
 template <typename T>
 void PackWeights(const StepSizes& s, const LorsaParameters& p, Workspace<T>& work) {
-  const int64_t qk_elements = s.G * Panels(s.D) * s.dp * kPanel, stride = RowStride<T>(s.dp);
-  work.w_q.Get(qk_elements);
-  work.w_k.Get(qk_elements);
-  work.w_v.Get(s.H * stride);
-  work.w_o.Get(s.H * stride);
-  work.w_o_norms.Get(s.H);
+  const int64_t stride = RowStride<T>(s.dp);
   const float *w_q = p.w_q.data_ptr<float>(), *w_k = p.w_k.data_ptr<float>();
   const float *w_v = p.w_v.data_ptr<float>(), *w_o = p.w_o.data_ptr<float>();
   const int64_t blocks = (s.H + kHeadBlock - 1) / kHeadBlock;
@@ -148,12 +142,6 @@ void PackInput(const StepSizes& s, const at::Tensor& x_BSd, bool for_gradients,
                Workspace<T>& work) {
   const int64_t stride = RowStride<T>(s.dp), t_stride = RowStride<T>(s.Tp);
   const int64_t sequence_panels = Panels(s.Sp) * s.dp * kPanel, token_panel = s.Tp * kPanel;
-  work.x_rows.Get(s.Tp * stride);
-  work.x_depth_panels.Get(s.B * sequence_panels);
-  if (for_gradients) {
-    work.x_token_panels.Get(Panels(s.dp) * token_panel);
-    work.x_transposed.Get(RoundUp(s.dp, kPanel) * t_stride);
-  }
   const float* x = x_BSd.data_ptr<float>();
   RunTasks(s.B, [&](int64_t b, int) {
     T* rows = work.x_rows.data() + b * s.Sp * stride;
@@ -171,15 +159,11 @@ void PackInput(const StepSizes& s, const at::Tensor& x_BSd, bool for_gradients,
 
 template <typename T>
 void ProjectQueriesAndKeys(const StepSizes& s, const LorsaParameters& p, Workspace<T>& work) {
-  const int64_t elements = s.G * s.Tp * s.Dp, stride = RowStride<T>(s.dp);
-  for (auto* buffer : {&work.q, &work.k}) buffer->Get(elements);
-  if (work.config.qk_norm) {
-    for (auto* buffer : {&work.q_raw, &work.k_raw}) buffer->Get(elements);
-  }
+  const int64_t stride = RowStride<T>(s.dp);
   RunTasks(2 * s.B * s.G, [&](int64_t task, int thread) {
     const bool is_q = task % 2 == 0;
     const int64_t b = task / 2 % s.B, g = task / 2 / s.B, at = (g * s.Tp + b * s.Sp) * s.Dp;
-    float* products = work.threads[thread].products.Get(s.Sp * s.Dp);
+    float* products = work.threads[thread].products.data();
     const T* weight = (is_q ? work.w_q : work.w_k).data() + g * Panels(s.D) * s.dp * kPanel;
     Multiply(s.Sp, s.D, s.dp, work.x_rows.data() + b * s.Sp * stride, stride, weight, s.dp * kPanel,
              products, s.Dp, /*accumulate=*/false);
@@ -203,11 +187,10 @@ void ProjectValues(const StepSizes& s, const LorsaParameters& p, Workspace<T>& w
   const int64_t stride = RowStride<T>(s.dp), t_stride = RowStride<T>(s.Tp);
   const int64_t blocks = (s.H + kHeadBlock - 1) / kHeadBlock;
   const float* bias = p.b_v.data_ptr<float>();
-  work.v.Get(s.H * t_stride);
   RunTasks(blocks * s.B, [&](int64_t task, int thread) {
     const int64_t b = task % s.B, first = task / s.B * kHeadBlock;
     const int64_t rows = std::min(kHeadBlock, s.H - first);
-    float* products = work.threads[thread].products.Get(kHeadBlock * s.Sp);
+    float* products = work.threads[thread].products.data();
     Multiply(rows, s.Sp, s.dp, work.w_v.data() + first * stride, stride,
              work.x_depth_panels.data() + b * Panels(s.Sp) * s.dp * kPanel, s.dp * kPanel, products,
              s.Sp, /*accumulate=*/false);

@@ -22,6 +22,13 @@ inline constexpr int64_t kQueryBlock = 128;
 inline constexpr int64_t kTokenBlock = 32;
 inline constexpr int64_t kHeadBlock = 128;
 
+// What a step needs memory for besides its sizes.
+struct StepDemand {
+  bool gradients = false;
+  int64_t top_k = 0;
+  int64_t aux_top_k = 0;  // 0: no AuxLoss
+};
+
 struct StepSizes {
   StepSizes(const LorsaConfig& config, int64_t sequences, int64_t positions);
 
@@ -29,14 +36,16 @@ struct StepSizes {
   int64_t Sp, Tp, dp, Dp;
 };
 
+inline int64_t TokenBlocks(const StepSizes& sizes) {
+  return (sizes.T + kTokenBlock - 1) / kTokenBlock;
+}
+
 // Heads kept per token, [T, capacity] with `counts` [T] in use, in order of their number.
 struct KeptHeads {
   int64_t capacity = 0;
   kernels::Buffer<int32_t> counts, heads;
   kernels::Buffer<float> values;     // z
   kernels::Buffer<float> gradients;  // of the loss, by z
-
-  void Resize(int64_t tokens, int64_t new_capacity);
 };
 
 // The same the other way round: the tokens at which head i was kept lie from offsets[i] to
@@ -50,18 +59,26 @@ struct TokensOfHeads {
 // What one thread needs for one task.
 template <typename T>
 struct ThreadScratch {
-  kernels::Buffer<float> scores, score_gradient, products, z, q_gradient, k_gradient, v_gradient,
-      keys_gradient, row, error, error_sum;
+  // Dense products.
+  kernels::Buffer<float> products;
+  // Attention.
+  kernels::Buffer<float> scores, score_gradient, z, q_gradient, k_gradient, v_gradient,
+      keys_gradient;
   kernels::Buffer<T> pattern, pattern_panels, k_depth_panels, k_panels, v_panels, q_rows, q_panels,
       q_transposed, rows;
+  kernels::Buffer<int32_t> queries;
+  // Selection and decode.
   kernels::Buffer<int32_t> keys, heads, ranked;
-  std::vector<int64_t> queries;
+  kernels::Buffer<float> row, error, error_sum;
 };
 
 template <typename T>
 struct Workspace {
   Workspace(const LorsaConfig& lorsa_config, kernels::Level level)
       : config(lorsa_config), loops(kernels::LoopSetFor<T>(level)) {}
+
+  // Makes every buffer large enough for a step. Throws std::bad_alloc.
+  void Reserve(const StepSizes& sizes, const StepDemand& demand);
 
   const LorsaConfig& config;
   kernels::LoopSet<T> loops;
@@ -97,6 +114,11 @@ struct Workspace {
   kernels::Buffer<float> b_v_parts;                                     // [B, H]
   kernels::Buffer<float> b_d_parts;                                     // [blocks of tokens, dp]
 };
+
+// Bytes that Reserve takes in all for one step, with `threads` threads.
+template <typename T>
+int64_t WorkspaceBytes(const LorsaConfig& config, const StepSizes& sizes, const StepDemand& demand,
+                       int threads);
 
 }  // namespace lorsa::trainer
 

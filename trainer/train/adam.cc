@@ -2,16 +2,12 @@
 
 #include <ATen/ATen.h>
 
-#include <map>
-#include <vector>
+#include <cmath>
+
+#include "trainer/kernels/optimizer.h"
 
 namespace lorsa::trainer {
 namespace {
-
-// Parameters that share a learning rate, side by side as ATen's fused update takes them.
-struct Group {
-  std::vector<at::Tensor> parameters, gradients, mean, variance, steps;
-};
 
 double RateOf(const LearningRates& rates, const ParameterSpec& spec) {
   if (spec.is_qk) return rates.qk;
@@ -20,22 +16,46 @@ double RateOf(const LearningRates& rates, const ParameterSpec& spec) {
   return rates.biases;
 }
 
-void Append(const ParameterSpec& spec, const LorsaParameters& gradients,
-            const LorsaParameters& parameters, const AdamState& state, Group& group) {
-  group.parameters.push_back(parameters.*spec.member);
-  group.gradients.push_back((gradients.*spec.member).contiguous());
-  group.mean.push_back(state.mean.*spec.member);
-  group.variance.push_back(state.variance.*spec.member);
-  // Bias correction counts this step already.
-  group.steps.push_back(
-      at::full({}, static_cast<double>(state.steps), group.gradients.back().options()));
+kernels::AdamConstants ConstantsOf(const AdamOptions& options, double rate, double gradient_factor,
+                                   int64_t steps) {
+  const double count = static_cast<double>(steps);
+  const double correction1 = 1 - std::pow(options.beta1, count);
+  const double correction2 = 1 - std::pow(options.beta2, count);
+  return {.one_minus_beta1 = static_cast<float>(1 - options.beta1),
+          .beta2 = static_cast<float>(options.beta2),
+          .one_minus_beta2 = static_cast<float>(1 - options.beta2),
+          .epsilon = static_cast<float>(options.epsilon),
+          .step_size = static_cast<float>(rate / correction1),
+          .inverse_sqrt_correction = static_cast<float>(1 / std::sqrt(correction2)),
+          .gradient_factor = static_cast<float>(gradient_factor)};
 }
 
-void Update(const AdamOptions& options, double learning_rate, Group& group) {
-  at::_fused_adam_(group.parameters, group.gradients, group.mean, group.variance,
-                   /*max_exp_avg_sqs=*/{}, group.steps, learning_rate, options.beta1, options.beta2,
-                   /*weight_decay=*/0, options.epsilon, /*amsgrad=*/false,
-                   /*maximize=*/false);
+// One parameter of AdamState and LorsaParameters each.
+struct Tensors {
+  const at::Tensor &gradient, &mean, &variance, &parameter;
+};
+
+kernels::AdamSums UpdateOnCpu(const kernels::AdamConstants& constants, const Tensors& tensors) {
+  const at::Tensor gradient = tensors.gradient.contiguous();
+  return kernels::AdamUpdate(constants, {.n = gradient.numel(),
+                                         .gradient = gradient.data_ptr<float>(),
+                                         .mean = tensors.mean.data_ptr<float>(),
+                                         .variance = tensors.variance.data_ptr<float>(),
+                                         .parameter = tensors.parameter.data_ptr<float>()});
+}
+
+double SumOfSquares(const at::Tensor& tensor) {
+  return tensor.square().sum(at::kDouble).item<double>();
+}
+
+kernels::AdamSums UpdateElsewhere(const kernels::AdamConstants& c, const Tensors& tensors) {
+  const at::Tensor gradient = tensors.gradient * c.gradient_factor;
+  tensors.mean.lerp_(gradient, c.one_minus_beta1);
+  tensors.variance.mul_(c.beta2).addcmul_(gradient, gradient, c.one_minus_beta2);
+  const at::Tensor update = tensors.mean * c.step_size /
+                            (tensors.variance.sqrt() * c.inverse_sqrt_correction + c.epsilon);
+  tensors.parameter.sub_(update);
+  return {SumOfSquares(update), SumOfSquares(tensors.parameter)};
 }
 
 }  // namespace
@@ -44,15 +64,25 @@ AdamState NewAdamState(const LorsaConfig& config, at::Device device) {
   return {.mean = ZeroParameters(config, device), .variance = ZeroParameters(config, device)};
 }
 
-void ApplyAdam(const LorsaConfig& config, const AdamOptions& options, const LearningRates& rates,
-               const LorsaParameters& gradients, LorsaParameters& parameters, AdamState& state) {
+AdamReport ApplyAdam(const LorsaConfig& config, const AdamOptions& options,
+                     const LearningRates& rates, double gradient_factor,
+                     const LorsaParameters& gradients, LorsaParameters& parameters,
+                     AdamState& state) {
   ++state.steps;
-  std::map<double, Group> groups;  // by rate: the fewer, the fewer calls
+  double update_squares = 0, parameter_squares = 0;
   for (const ParameterSpec& spec : ParameterSpecs(config)) {
     const double rate = RateOf(rates, spec);
-    if (rate > 0) Append(spec, gradients, parameters, state, groups[rate]);
+    if (rate == 0) continue;
+    const kernels::AdamConstants constants =
+        ConstantsOf(options, rate, gradient_factor, state.steps);
+    const Tensors tensors{gradients.*spec.member, state.mean.*spec.member,
+                          state.variance.*spec.member, parameters.*spec.member};
+    const kernels::AdamSums sums = tensors.parameter.is_cpu() ? UpdateOnCpu(constants, tensors)
+                                                              : UpdateElsewhere(constants, tensors);
+    update_squares += sums.update_squares;
+    parameter_squares += sums.parameter_squares;
   }
-  for (auto& [rate, group] : groups) Update(options, rate, group);
+  return {.update_norm = std::sqrt(update_squares), .parameter_norm = std::sqrt(parameter_squares)};
 }
 
 }  // namespace lorsa::trainer

@@ -33,10 +33,19 @@ struct LearningRates {
   double biases = 0;  // b_V and b_D
 };
 
-// One step of `parameters` in place. A group with rate 0 is left alone, its moments too.
-// Deterministic for a given number of threads. Throws c10::Error.
-void ApplyAdam(const LorsaConfig& config, const AdamOptions& options, const LearningRates& rates,
-               const LorsaParameters& gradients, LorsaParameters& parameters, AdamState& state);
+// What a step changed, as Euclidean norms over all parameters that have a rate.
+struct AdamReport {
+  double update_norm = 0;     // of what was added to the parameters
+  double parameter_norm = 0;  // of the parameters after it
+};
+
+// One step of `parameters` in place by the gradients times `gradient_factor` (of clipping). A group
+// with rate 0 is left alone, its moments too. Deterministic, on a CPU whatever the number of
+// threads. Throws c10::Error.
+AdamReport ApplyAdam(const LorsaConfig& config, const AdamOptions& options,
+                     const LearningRates& rates, double gradient_factor,
+                     const LorsaParameters& gradients, LorsaParameters& parameters,
+                     AdamState& state);
 
 }  // namespace lorsa::trainer
 

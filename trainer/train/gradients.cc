@@ -4,25 +4,28 @@
 
 #include <cmath>
 
+#include "trainer/kernels/optimizer.h"
+
 namespace lorsa::trainer {
+namespace {
+
+double SumOfSquares(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return kernels::SumOfSquares(tensor.data_ptr<float>(), tensor.numel());
+  return tensor.to(at::kDouble).square().sum().item<double>();
+}
+
+}  // namespace
 
 double GlobalNorm(const LorsaConfig& config, const LorsaParameters& gradients) {
   double sum = 0;
   for (const ParameterSpec& spec : ParameterSpecs(config)) {
-    const double norm =
-        at::linalg_vector_norm(gradients.*spec.member, 2, {}, /*keepdim=*/false, at::kDouble)
-            .item<double>();
-    sum += norm * norm;
+    sum += SumOfSquares((gradients.*spec.member).contiguous());
   }
   return std::sqrt(sum);
 }
 
-void ClipToNorm(const LorsaConfig& config, double norm, double max_norm,
-                LorsaParameters& gradients) {
-  if (max_norm == 0 || norm <= max_norm) return;
-  for (const ParameterSpec& spec : ParameterSpecs(config)) {
-    (gradients.*spec.member).mul_(max_norm / norm);
-  }
+double ClippingFactor(double norm, double max_norm) {
+  return max_norm == 0 || norm <= max_norm ? 1 : max_norm / norm;
 }
 
 std::string FirstNonFinite(const LorsaConfig& config, const LorsaParameters& tensors) {

@@ -13,9 +13,8 @@ namespace lorsa::trainer {
 // only if every element is.
 double GlobalNorm(const LorsaConfig& config, const LorsaParameters& gradients);
 
-// Scales the gradients in place by max_norm / norm if norm > max_norm; max_norm 0 = off.
-void ClipToNorm(const LorsaConfig& config, double norm, double max_norm,
-                LorsaParameters& gradients);
+// What the gradient is to be multiplied by so that its norm is at most max_norm; max_norm 0 = off.
+double ClippingFactor(double norm, double max_norm);
 
 // Name of the first tensor that has a NaN or Inf; empty if none has.
 std::string FirstNonFinite(const LorsaConfig& config, const LorsaParameters& tensors);

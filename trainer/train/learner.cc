@@ -58,28 +58,28 @@ absl::StatusOr<StepReport> Learner::Step(const LoadedBatch& loaded, TrainingStat
       {.top_k = top_k, .loss_targets = loaded.targets, .aux = AuxOf(config_, dead, dead_heads)});
   if (config_.decoder_norm > 0) RemoveParallelPart(state.parameters, step.gradients);
   const double rate = LearningRate(config_, state.counts.step);
-  const StepReport report{
-      .loss = step.loss,
-      .l0 = step.firings.sum().item<double>() / static_cast<double>(loaded.targets),
-      .aux_loss = step.aux_loss,
-      .top_k = top_k,
-      .dead_fraction =
-          static_cast<double>(dead_heads) / static_cast<double>(config_.lorsa.n_ov_heads),
-      .gradient_norm = GlobalNorm(config_.lorsa, step.gradients),
-      .learning_rate = rate,
-      .learning_rates = RatesOf(config_, rate)};
+  StepReport report{.loss = step.loss,
+                    .l0 = step.firings.sum().item<double>() / static_cast<double>(loaded.targets),
+                    .aux_loss = step.aux_loss,
+                    .top_k = top_k,
+                    .dead_fraction = static_cast<double>(dead_heads) /
+                                     static_cast<double>(config_.lorsa.n_ov_heads),
+                    .gradient_norm = GlobalNorm(config_.lorsa, step.gradients),
+                    .learning_rate = rate,
+                    .learning_rates = RatesOf(config_, rate)};
   LORSA_RETURN_IF_ERROR(
       CheckFinite(config_, loaded, step, report.gradient_norm, state.counts.step + 1));
-  Apply(report, step, state);
+  Apply(step, report, state);
   return report;
 }
 
-void Learner::Apply(const StepReport& report, StepResult& step, TrainingState& state) const {
-  ClipToNorm(config_.lorsa, report.gradient_norm, config_.max_gradient_norm, step.gradients);
-  ApplyAdam(
+void Learner::Apply(const StepResult& step, StepReport& report, TrainingState& state) const {
+  const AdamReport adam = ApplyAdam(
       config_.lorsa,
       {.beta1 = config_.adam_beta1, .beta2 = config_.adam_beta2, .epsilon = config_.adam_epsilon},
-      report.learning_rates, step.gradients, state.parameters, state.adam);
+      report.learning_rates, ClippingFactor(report.gradient_norm, config_.max_gradient_norm),
+      step.gradients, state.parameters, state.adam);
+  report.update_to_weight = adam.update_norm / std::max(adam.parameter_norm, 1e-30);
   if (config_.decoder_norm > 0) ProjectDecoder(config_.decoder_norm, state.parameters);
   if (state.averaged) {
     UpdateAverage(config_, state.adam.steps, state.parameters, *state.averaged);

@@ -22,6 +22,8 @@ struct StepReport {
   double gradient_norm = 0;
   double learning_rate = 0;  // before the factors of the groups
   LearningRates learning_rates;
+  double update_to_weight =
+      0;  // norm of what the optimiser added, over that of the weights after it
 };
 
 // One thread. `config` and `kernel` outlive it. Throws c10::Error.
@@ -35,7 +37,7 @@ class Learner {
   absl::StatusOr<StepReport> Step(const LoadedBatch& loaded, TrainingState& state);
 
  private:
-  void Apply(const StepReport& report, StepResult& step, TrainingState& state) const;
+  void Apply(const StepResult& step, StepReport& report, TrainingState& state) const;
 
   const TrainConfig& config_;
   LorsaKernel& kernel_;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
+#include "trainer/lorsa/fast_lorsa.h"
 #include "trainer/lorsa/fixtures.h"
 #include "trainer/lorsa/reference_lorsa.h"
 #include "trainer/train/adam.h"
@@ -30,8 +32,8 @@ TEST(AdamTest, TwoStepsByHandWithARateForEachGroup) {
     gradients.b_q.fill_(g);
     gradients.w_v.fill_(g);
     gradients.w_o.fill_(g);
-    ApplyAdam(config, options, {.qk = 0.05, .w_v = 0.25, .w_o = 0, .biases = 0.5}, gradients,
-              parameters, state);
+    ApplyAdam(config, options, {.qk = 0.05, .w_v = 0.25, .w_o = 0, .biases = 0.5},
+              /*gradient_factor=*/1, gradients, parameters, state);
     m = 0.9 * m + 0.1 * g;
     v = 0.99 * v + 0.01 * g * g;
     const double m_hat = m / (1 - std::pow(0.9, state.steps));
@@ -47,18 +49,38 @@ TEST(AdamTest, TwoStepsByHandWithARateForEachGroup) {
   EXPECT_EQ(state.variance.w_o.abs().max().item<double>(), 0);
 }
 
+TEST(AdamTest, TheGradientFactorActsAsOnTheGradientsAndTheNormsAreThoseOfWhatChanged) {
+  const LorsaConfig config = Tiny();
+  LorsaParameters gradients = ZeroParameters(config, at::kCPU);
+  gradients.w_v.fill_(3);
+  gradients.w_o.fill_(-8);
+  const LearningRates rates{.qk = 0, .w_v = 0.1, .w_o = 0.2, .biases = 0};
+  LorsaParameters once = ZeroParameters(config, at::kCPU), twice = once;
+  once.w_v = at::full({2, 2}, 7.f);
+  once.w_o = at::zeros({2, 2});
+  twice.w_v = once.w_v.clone();
+  twice.w_o = once.w_o.clone();
+  AdamState state = NewAdamState(config, at::kCPU), other = NewAdamState(config, at::kCPU);
+  const AdamReport report = ApplyAdam(config, {.epsilon = 1}, rates, 0.5, gradients, once, state);
+  gradients.w_v.mul_(0.5);
+  gradients.w_o.mul_(0.5);
+  ApplyAdam(config, {.epsilon = 1}, rates, 1, gradients, twice, other);
+  EXPECT_TRUE(once.w_v.equal(twice.w_v));
+  EXPECT_TRUE(once.w_o.equal(twice.w_o));
+  // The first step of Adam moves by rate · g / (|g| + epsilon): 0.1·1.5/2.5 and 0.2·4/5.
+  EXPECT_NEAR(report.update_norm, std::sqrt(4 * (0.06 * 0.06 + 0.16 * 0.16)), 1e-6);
+  EXPECT_NEAR(report.parameter_norm, std::sqrt(4 * (6.94 * 6.94 + 0.16 * 0.16)), 1e-5);
+}
+
 TEST(GradientsTest, NormClippingAndNonFinite) {
   const LorsaConfig config = Tiny();
   LorsaParameters gradients = ZeroParameters(config, at::kCPU);
   gradients.b_v[0] = 3;
   gradients.w_o[1][1] = 4;
   EXPECT_DOUBLE_EQ(GlobalNorm(config, gradients), 5);
-  ClipToNorm(config, 5, /*max_norm=*/0, gradients);
-  EXPECT_DOUBLE_EQ(GlobalNorm(config, gradients), 5);
-  ClipToNorm(config, 5, /*max_norm=*/6, gradients);
-  EXPECT_DOUBLE_EQ(GlobalNorm(config, gradients), 5);
-  ClipToNorm(config, 5, /*max_norm=*/1, gradients);
-  EXPECT_NEAR(GlobalNorm(config, gradients), 1, 1e-6);
+  EXPECT_EQ(ClippingFactor(5, /*max_norm=*/0), 1);
+  EXPECT_EQ(ClippingFactor(5, /*max_norm=*/6), 1);
+  EXPECT_DOUBLE_EQ(ClippingFactor(5, /*max_norm=*/1), 0.2);
   EXPECT_EQ(FirstNonFinite(config, gradients), "");
   gradients.w_v[0][1] = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(FirstNonFinite(config, gradients), "W_V");
@@ -86,7 +108,28 @@ Batch TrajectoryBatch(const Fixture& fixture, int64_t i) {
   return batch;
 }
 
-TEST(TrajectoryTest, FortyAdamStepsOnRealActivationsAgree) {
+struct Implementation {
+  const char* name;
+  std::unique_ptr<LorsaKernel> (*make)(const LorsaConfig& config);
+  double loss_bound;      // relative, of each step's loss
+  double movement_bound;  // ‖Δ‖ of each parameter after the last step, relative to its movement
+};
+
+const Implementation kImplementations[] = {
+    {"Reference",
+     [](const LorsaConfig& config) -> std::unique_ptr<LorsaKernel> {
+       return std::make_unique<ReferenceLorsa>(config);
+     },
+     1e-4, 1e-3},
+    {"FastFp32", [](const LorsaConfig& config) { return MakeFastLorsa(config, Precision::kFp32); },
+     1e-4, 1e-3},
+    {"FastBf16", [](const LorsaConfig& config) { return MakeFastLorsa(config, Precision::kBf16); },
+     2e-3, 0.2},
+};
+
+class TrajectoryTest : public testing::TestWithParam<Implementation> {};
+
+TEST_P(TrajectoryTest, FortyAdamStepsOnRealActivationsAgree) {
   const Fixture fixture = LoadFixture("trajectory");
   const LorsaConfig config = fixture.Config();
   const LorsaParameters initial = fixture.Parameters(config, "init.");
@@ -95,30 +138,33 @@ TEST(TrajectoryTest, FortyAdamStepsOnRealActivationsAgree) {
     parameters.*spec.member = (initial.*spec.member).clone();
   }
   AdamState state = NewAdamState(config, at::kCPU);
-  ReferenceLorsa model(config);
+  const std::unique_ptr<LorsaKernel> model = GetParam().make(config);
   const nlohmann::json& adam = fixture.description.at("optimizer");
   const std::vector<double> losses = fixture.description.at("loss_per_step");
   for (size_t i = 0; i < losses.size(); ++i) {
     const Batch batch = TrajectoryBatch(fixture, i);
-    const StepResult step = model.ForwardBackward(parameters, batch, WholeStep(config, batch));
-    EXPECT_NEAR(step.loss, losses[i], 1e-4 * losses[i]) << "step " << i;
+    const StepResult step = model->ForwardBackward(parameters, batch, WholeStep(config, batch));
+    EXPECT_NEAR(step.loss, losses[i], GetParam().loss_bound * losses[i]) << "step " << i;
     const double warm = adam.at("warmup_steps").get<double>();
     const double rate = adam.at("lr").get<double>() * std::min(1.0, (i + 1) / warm);
     ApplyAdam(config,
               {.beta1 = adam.at("betas").at(0),
                .beta2 = adam.at("betas").at(1),
                .epsilon = adam.at("eps")},
-              {.qk = rate, .w_v = rate, .w_o = rate, .biases = rate}, step.gradients, parameters,
-              state);
+              {.qk = rate, .w_v = rate, .w_o = rate, .biases = rate}, /*gradient_factor=*/1,
+              step.gradients, parameters, state);
   }
   const LorsaParameters final = fixture.Parameters(config, "final.");
   for (const ParameterSpec& spec : ParameterSpecs(config)) {
     const at::Tensor& expected = final.*spec.member;
     const double error = (parameters.*spec.member - expected).norm().item<double>();
     const double movement = (expected - initial.*spec.member).norm().item<double>();
-    EXPECT_LE(error, 1e-3 * movement) << spec.name;
+    EXPECT_LE(error, GetParam().movement_bound * movement) << spec.name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Implementations, TrajectoryTest, testing::ValuesIn(kImplementations),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace lorsa::trainer
