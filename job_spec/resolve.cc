@@ -23,8 +23,9 @@ constexpr uint64_t kMaxRefitHeads = 16'384;
 // Fills one specification, collecting what is wrong on the way.
 class Resolver {
  public:
-  Resolver(const v1::TrainingSpec& spec, const v1::ActivationSet& set, int cores)
-      : set_(set), cores_(cores) {
+  Resolver(const v1::TrainingSpec& spec, const v1::ActivationSet& set,
+           const TrainingMachine& machine)
+      : set_(set), machine_(machine) {
     result_.spec = spec;
   }
 
@@ -78,7 +79,7 @@ class Resolver {
   void ResolveSchedules();
 
   const v1::ActivationSet& set_;
-  const int cores_;
+  const TrainingMachine& machine_;
   ResolvedSpec result_;
 };
 
@@ -248,8 +249,16 @@ void Resolver::ResolveRun() {
     spec().set_tokens(std::min(steps, kMaxTokens / per_step) * per_step);
   }
   if (!spec().has_seed()) spec().set_seed(0);
-  if (!spec().has_threads()) spec().set_threads(static_cast<uint32_t>(std::max(cores_, 1)));
+  if (!spec().has_threads()) {
+    spec().set_threads(static_cast<uint32_t>(std::max(machine_.cores, 1)));
+  }
   CheckRange("threads", spec().threads(), 1, 1024);
+  if (spec().precision() == v1::PRECISION_UNSPECIFIED) {
+    spec().set_precision(machine_.has_bf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
+  }
+  if (!v1::Precision_IsValid(spec().precision())) {
+    Violation("precision", "is unknown; see training_spec.proto for the values");
+  }
 }
 
 void Resolver::ResolveOptimizer() {
@@ -355,8 +364,8 @@ void Resolver::ResolveSchedules() {
 }  // namespace
 
 ResolvedSpec ResolveTrainingSpec(const v1::TrainingSpec& spec, const v1::ActivationSet& set,
-                                 int cores) {
-  return Resolver(spec, set, cores).Run();
+                                 const TrainingMachine& machine) {
+  return Resolver(spec, set, machine).Run();
 }
 
 }  // namespace lorsa

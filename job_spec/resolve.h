@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/field_violation.h"
+#include "job_spec/training_machine.h"
 #include "lorsa/v1/activation_service.pb.h"
 #include "lorsa/v1/training_spec.pb.h"
 
@@ -20,9 +21,8 @@ struct ResolvedSpec {
   bool ok() const { return violations.empty(); }
 };
 
-// `cores`: CPU cores of the machine that will train, the default of `threads`.
 ResolvedSpec ResolveTrainingSpec(const v1::TrainingSpec& spec, const v1::ActivationSet& set,
-                                 int cores);
+                                 const TrainingMachine& machine);
 
 }  // namespace lorsa
 

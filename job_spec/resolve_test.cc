@@ -39,7 +39,7 @@ v1::ActivationSet SmolLm2() {
 ResolvedSpec Resolve(const std::string& text, const v1::ActivationSet& set = SmolLm2()) {
   v1::TrainingSpec spec;
   EXPECT_TRUE(TextFormat::ParseFromString(text, &spec)) << text;
-  return ResolveTrainingSpec(spec, set, /*cores=*/2);
+  return ResolveTrainingSpec(spec, set, {.cores = 2, .has_bf16 = true});
 }
 
 std::vector<std::string> Fields(const ResolvedSpec& resolved) {
@@ -80,6 +80,7 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
                                             max_gradient_norm: 0
                                             seed: 0
                                             threads: 2
+                                            precision: PRECISION_BF16
                                             evaluation_interval_tokens: 36864
                                             checkpoint_interval_tokens: 36864
                                             keep_checkpoints: 3
@@ -105,10 +106,22 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
   EXPECT_TRUE(MessageDifferencer::Equals(resolved.spec, expected)) << resolved.spec.DebugString();
 }
 
+TEST(ResolveTest, PrecisionIsFp32WhereTheMachineHasNoBf16UnlessTheClientSaysOtherwise) {
+  const auto resolved = [](const std::string& text, bool has_bf16) {
+    v1::TrainingSpec spec;
+    EXPECT_TRUE(TextFormat::ParseFromString(text, &spec));
+    return ResolveTrainingSpec(spec, SmolLm2(), {.cores = 2, .has_bf16 = has_bf16})
+        .spec.precision();
+  };
+  EXPECT_EQ(resolved("activation_set: 's'", false), v1::PRECISION_FP32);
+  EXPECT_EQ(resolved("activation_set: 's' precision: PRECISION_BF16", false), v1::PRECISION_BF16);
+  EXPECT_EQ(resolved("activation_set: 's' precision: PRECISION_FP32", true), v1::PRECISION_FP32);
+}
+
 TEST(ResolveTest, ResolvingTwiceChangesNothing) {
   const ResolvedSpec once = Resolve("activation_set: 's' tokens: 100000 n_ov_heads: 72");
   ASSERT_THAT(Fields(once), IsEmpty());
-  const ResolvedSpec twice = ResolveTrainingSpec(once.spec, SmolLm2(), /*cores=*/64);
+  const ResolvedSpec twice = ResolveTrainingSpec(once.spec, SmolLm2(), {.cores = 64});
   ASSERT_THAT(Fields(twice), IsEmpty());
   EXPECT_TRUE(MessageDifferencer::Equals(once.spec, twice.spec));
 }

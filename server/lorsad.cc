@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -150,7 +149,7 @@ Lorsad::Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Fou
                     .fs = *fs_,
                     .watchers = watchers_,
                     .layout = layout_,
-                    .cores = static_cast<int>(std::thread::hardware_concurrency())}),
+                    .machine = ThisMachine()}),
       metric_service_(control_, *catalog_, watchers_),
       worker_service_(control_, jobs_.sessions()) {}
 

@@ -72,7 +72,7 @@ class EveryMethodTest : public ServicesTest {
                       .fs = fs_,
                       .watchers = watchers_,
                       .layout = *layout_,
-                      .cores = 1}),
+                      .machine = {.cores = 1}}),
         metrics_(denied_, *catalog_, watchers_),
         workers_(denied_, jobs_.sessions()) {
     Serve({&info_, &activations_, &checkpoints_, &job_service_, &metrics_, &workers_});

@@ -136,7 +136,7 @@ absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& re
 absl::StatusOr<v1::TrainingSpec> JobService::Resolve(const v1::TrainingSpec& spec) {
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
                          env_.catalog.GetActivationSet(spec.activation_set()));
-  ResolvedSpec resolved = ResolveTrainingSpec(spec, set, env_.cores);
+  ResolvedSpec resolved = ResolveTrainingSpec(spec, set, env_.machine);
   if (resolved.ok()) return std::move(resolved.spec);
   for (FieldViolation& violation : resolved.violations) {
     violation.field = absl::StrCat("spec.", violation.field);

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_system.h"
+#include "job_spec/training_machine.h"
 #include "lorsa/v1/job_service.grpc.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/data_layout.h"
@@ -24,7 +25,7 @@ struct JobServiceEnvironment {
   FileSystem& fs;
   JobWatchHub& watchers;
   DataLayout layout;
-  int cores;  // of the machine on which workers run
+  TrainingMachine machine;  // on which workers run
 };
 
 class JobService final : public v1::JobService::CallbackService {

@@ -70,7 +70,7 @@ class JobServicesTest : public JobsTest {
                       .fs = fs_,
                       .watchers = hub_,
                       .layout = Layout(),
-                      .cores = 2}),
+                      .machine = {.cores = 2}}),
         metric_service_(runtime_, *catalog_, hub_),
         worker_service_(runtime_, manager_->sessions()) {
     v1::ActivationSet set;

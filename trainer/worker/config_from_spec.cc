@@ -62,6 +62,17 @@ absl::StatusOr<trainer::LearningRateSchedule> FromMessage(v1::LearningRateSchedu
   }
 }
 
+absl::StatusOr<trainer::Precision> FromMessage(v1::Precision precision) {
+  switch (precision) {
+    case v1::PRECISION_FP32:
+      return trainer::Precision::kFp32;
+    case v1::PRECISION_BF16:
+      return trainer::Precision::kBf16;
+    default:
+      return UnknownValue("precision", precision);
+  }
+}
+
 absl::StatusOr<trainer::TopKWarmup> FromMessage(v1::TopKWarmup warmup) {
   switch (warmup) {
     case v1::TOP_K_WARMUP_LINEAR:
@@ -172,6 +183,7 @@ absl::StatusOr<trainer::TrainConfig> ConfigFromSpec(const v1::TrainingSpec& spec
   config.max_gradient_norm = spec.max_gradient_norm();
   config.seed = spec.seed();
   config.threads = static_cast<int>(spec.threads());
+  LORSA_ASSIGN_OR_RETURN(config.precision, FromMessage(spec.precision()));
   config.evaluation_interval_tokens = static_cast<int64_t>(spec.evaluation_interval_tokens());
   config.checkpoint_interval_tokens = static_cast<int64_t>(spec.checkpoint_interval_tokens());
   LORSA_RETURN_IF_ERROR(FillRecipe(spec, config));

@@ -32,7 +32,7 @@ TEST(ConfigFromSpecTest, WhatTheManifestSaysReachesTheTrainer) {
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       "activation_set: 's' top_k: 8 selection: SELECTION_SIGNED seed: 5 threads: 3 tokens: 4096",
       &spec));
-  const ResolvedSpec resolved = ResolveTrainingSpec(spec, set, 2);
+  const ResolvedSpec resolved = ResolveTrainingSpec(spec, set, {.cores = 2});
   ASSERT_TRUE(resolved.ok()) << resolved.violations[0].field;
   const auto config = ConfigFromSpec(resolved.spec, set);
   ASSERT_TRUE(config.ok()) << config.status();
@@ -73,9 +73,10 @@ TEST(ConfigFromSpecTest, EachLeverOfTheRecipeReachesTheTrainer) {
            top_k_warmup_fraction: 0.14
            initial_top_k: 15
            top_k_warmup: TOP_K_WARMUP_EXPONENTIAL
-           decoder_norm: 0.17)pb",
+           decoder_norm: 0.17
+           precision: PRECISION_BF16)pb",
       &spec));
-  const auto config = ConfigFromSpec(ResolveTrainingSpec(spec, set, 2).spec, set);
+  const auto config = ConfigFromSpec(ResolveTrainingSpec(spec, set, {.cores = 2}).spec, set);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->dead_after_fraction, 0.01);
   EXPECT_EQ(config->aux_coefficient, 0.02);
@@ -94,6 +95,7 @@ TEST(ConfigFromSpecTest, EachLeverOfTheRecipeReachesTheTrainer) {
   EXPECT_EQ(config->initial_top_k, 15);
   EXPECT_EQ(config->top_k_warmup, trainer::TopKWarmup::kExponential);
   EXPECT_EQ(config->decoder_norm, 0.17);
+  EXPECT_EQ(config->precision, trainer::Precision::kBf16);
 }
 
 // The resolver and the trainer once had bounds of their own: 0.8 + 0.2 passed one and not the
@@ -116,7 +118,7 @@ TEST(ConfigFromSpecTest, WhatTheResolverAcceptsTheTrainerAccepts) {
     v1::TrainingSpec spec;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec));
     spec.set_activation_set("s");
-    const ResolvedSpec resolved = ResolveTrainingSpec(spec, set, 2);
+    const ResolvedSpec resolved = ResolveTrainingSpec(spec, set, {.cores = 2});
     ASSERT_TRUE(resolved.ok()) << text << ": " << resolved.violations[0].field;
     const auto config = ConfigFromSpec(resolved.spec, set);
     EXPECT_TRUE(config.ok()) << text << ": " << config.status();
@@ -127,8 +129,11 @@ TEST(ConfigFromSpecTest, AnUnknownEnumValueIsRefused) {
   const v1::ActivationSet set = DescribeSet(LlamaLikeSet(), "s");
   v1::TrainingSpec spec;
   spec.set_activation_set("s");
-  v1::TrainingSpec resolved = ResolveTrainingSpec(spec, set, 2).spec;
+  v1::TrainingSpec resolved = ResolveTrainingSpec(spec, set, {.cores = 2}).spec;
   resolved.set_selection(static_cast<v1::Selection>(77));
+  EXPECT_TRUE(absl::IsInvalidArgument(ConfigFromSpec(resolved, set).status()));
+  resolved.set_selection(v1::SELECTION_RELU);
+  resolved.set_precision(static_cast<v1::Precision>(77));
   EXPECT_TRUE(absl::IsInvalidArgument(ConfigFromSpec(resolved, set).status()));
 }
 

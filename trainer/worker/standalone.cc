@@ -2,7 +2,6 @@
 
 #include <iostream>
 #include <memory>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "activation_store/activation_set.h"
@@ -34,8 +33,7 @@ absl::Status RunStandalone(FileSystem& fs, const StandaloneOptions& options,
   LORSA_ASSIGN_OR_RETURN(const v1::TrainingSpec spec, ParseSpec(text));
   LORSA_ASSIGN_OR_RETURN(const auto set, store::ActivationSet::Open(fs, options.set_folder));
   const v1::ActivationSet description = DescribeSet(set->manifest(), spec.activation_set());
-  const ResolvedSpec resolved =
-      ResolveTrainingSpec(spec, description, static_cast<int>(std::thread::hardware_concurrency()));
+  const ResolvedSpec resolved = ResolveTrainingSpec(spec, description, ThisMachine());
   if (!resolved.ok()) return ViolationsError(resolved.violations);
   LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config,
                          ConfigFromSpec(resolved.spec, description));

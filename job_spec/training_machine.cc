@@ -1,0 +1,23 @@
+#include "job_spec/training_machine.h"
+
+#include <thread>
+
+namespace lorsa {
+namespace {
+
+bool HasBf16() {
+#if defined(__x86_64__)
+  // Also true of every CPU with bf16 tiles (AMX).
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+TrainingMachine ThisMachine() {
+  return {.cores = static_cast<int>(std::thread::hardware_concurrency()), .has_bf16 = HasBf16()};
+}
+
+}  // namespace lorsa
