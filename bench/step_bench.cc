@@ -64,12 +64,12 @@ double StepGflop(const Options& o) {
   return 1e-9 * (projections + attention + sparse);
 }
 
-// Seconds by stage, from one end of a stage to the next.
+// CPU seconds of all threads by stage, from one end of a stage to the next.
 class StageTimes {
  public:
-  void Start() { last_ = WallSeconds(); }
+  void Start() { last_ = CpuSeconds(); }
   void End(const std::string& stage) {
-    const double now = WallSeconds();
+    const double now = CpuSeconds();
     seconds_[stage] += now - last_;
     last_ = now;
   }
@@ -168,7 +168,7 @@ int Main(int argc, char** argv) {
   app.add_option("--precision", o.precision)
       ->check(CLI::IsMember({"bf16", "fp32"}))
       ->capture_default_str();
-  app.add_flag("--profile", o.profile, "Also the share of step time per stage");
+  app.add_flag("--profile", o.profile, "Also the share of CPU time per stage");
   app.add_flag("--reference", o.reference, "The reference implementation instead (fp32)");
   CLI11_PARSE(app, argc, argv);
   std::printf("%s\n", Run(o).dump().c_str());
