@@ -122,6 +122,42 @@ INSTANTIATE_TEST_SUITE_P(All, FixturesTest,
                            return std::get<1>(info.param).name + std::get<0>(info.param);
                          });
 
+// In bf16 a head near a token's threshold may change places with another, which moves single
+// elements far: ‖Δ‖ relative to ‖reference‖ per tensor is what is bounded.
+constexpr double kBf16LossBound = 0.005, kBf16OutputBound = 0.02, kBf16GradientBound = 0.12;
+
+class Bf16FixturesTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(Bf16FixturesTest, OutputsAndGradientsAreNearForBothSelections) {
+  const Fixture fixture = LoadMathFixture(GetParam());
+  const auto error = [&](const at::Tensor& actual, const std::string& name) {
+    const at::Tensor& expected = fixture.At(name);
+    const double scale = expected.norm().item<double>();
+    return (actual - expected).norm().item<double>() / (scale > 0 ? scale : 1);
+  };
+  for (const Selection selection : {Selection::kRelu, Selection::kSigned}) {
+    const std::string suffix = selection == Selection::kSigned ? "_signed" : "";
+    LorsaConfig config = fixture.Config();
+    config.selection = selection;
+    const LorsaParameters parameters = fixture.Parameters(config, "param.");
+    const Batch batch{fixture.At("x"), fixture.At("y"), fixture.At("mask")};
+    const auto model = MakeFastLorsa(config, Precision::kBf16);
+    EXPECT_LE(error(model->Forward(parameters, batch.x).reconstruction, "recon" + suffix),
+              kBf16OutputBound);
+    const StepResult step = model->ForwardBackward(parameters, batch, WholeStep(config, batch));
+    EXPECT_LE(error(at::full({1}, step.loss), "loss" + suffix), kBf16LossBound);
+    for (const ParameterSpec& spec : ParameterSpecs(config)) {
+      if (spec.name == "b_K" && !config.rope && !config.qk_norm) continue;  // zero but for rounding
+      EXPECT_LE(error(step.gradients.*spec.member, "grad" + suffix + "." + spec.name),
+                kBf16GradientBound)
+          << spec.name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Bf16FixturesTest, testing::ValuesIn(MathFixtureNames()),
+                         [](const auto& info) { return info.param; });
+
 TEST(FixtureFolderTest, ThereAreConfigurationsToCheck) { EXPECT_FALSE(MathFixtureNames().empty()); }
 
 }  // namespace
