@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(All, FixturesTest,
 
 // In bf16 a head near a token's threshold may change places with another, which moves single
 // elements far: ‖Δ‖ relative to ‖reference‖ per tensor is what is bounded.
-constexpr double kBf16LossBound = 0.005, kBf16OutputBound = 0.02, kBf16GradientBound = 0.12;
+constexpr double kBf16LossBound = 0.01, kBf16OutputBound = 0.12, kBf16GradientBound = 0.15;
 
 class Bf16FixturesTest : public testing::TestWithParam<std::string> {};
 
