@@ -119,6 +119,23 @@ TEST_F(DecoderRefitTest, WhatDoesNotHelpWhereItWasNotFittedIsNotTaken) {
   EXPECT_TRUE(parameters_.w_o.equal(before.w_o));
 }
 
+TEST_F(DecoderRefitTest, ReadsTheLastTokensBeforeTheCursorAndNoOthers) {
+  config_.refit_tokens = 40 * config_.set.context;  // sequences 40 to 79 of the order
+  const store::SequenceOrder order(set_.manifest.training_sequences(), config_.seed);
+  const auto status_without = [&](int64_t number) {
+    std::string& input = set_.sequences[order.At(number)].mhsa_input;
+    const std::string whole = input;
+    input.resize(1);  // damaged: whoever reads it says so
+    const absl::Status status = Refit(parameters_).status();
+    input = whole;
+    return status;
+  };
+  EXPECT_TRUE(status_without(39).ok());
+  EXPECT_TRUE(status_without(80).ok());
+  EXPECT_TRUE(absl::IsDataLoss(status_without(40)));
+  EXPECT_TRUE(absl::IsDataLoss(status_without(79)));
+}
+
 TEST_F(DecoderRefitTest, AStopLeavesTheWeightsAsTheyWere) {
   const LorsaParameters before = CloneParameters(config_.lorsa, parameters_);
   int polls = 0;
