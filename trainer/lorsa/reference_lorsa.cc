@@ -5,41 +5,19 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <tuple>
+
 #include "trainer/lorsa/causal_pattern.h"
-#include "trainer/lorsa/rope.h"
 #include "trainer/lorsa/top_k.h"
 
 namespace lorsa::trainer {
 namespace {
 
-at::Tensor RmsNorm(const at::Tensor& x_BSGD, const at::Tensor& gain_GD, double epsilon) {
-  const at::Tensor mean_square = x_BSGD.square().mean(-1, /*keepdim=*/true);
-  return x_BSGD * (mean_square + epsilon).rsqrt() * gain_GD;
-}
-
-// x W + b for all heads in one product: [B, S, G, D].
-at::Tensor ProjectHeads(const at::Tensor& x_BSd, const at::Tensor& w_GdD, const at::Tensor& b_GD) {
-  const int64_t d = w_GdD.size(1);
-  const at::Tensor w_dGD = w_GdD.permute({1, 0, 2}).reshape({d, -1});
-  return at::addmm(b_GD.flatten(), x_BSd.reshape({-1, d}), w_dGD)
-      .view({x_BSd.size(0), x_BSd.size(1), w_GdD.size(0), w_GdD.size(2)});
-}
-
 Intermediates ComputePreActivations(const LorsaConfig& config, const LorsaParameters& p,
                                     const at::Tensor& x_BSd) {
   const int64_t B = x_BSd.size(0), S = x_BSd.size(1), G = config.n_qk_heads;
   Intermediates out;
-  out.q = ProjectHeads(x_BSd, p.w_q, p.b_q);
-  out.k = ProjectHeads(x_BSd, p.w_k, p.b_k);
-  if (config.qk_norm) {
-    out.q = RmsNorm(out.q, p.ln_q, config.qk_norm->epsilon);
-    out.k = RmsNorm(out.k, p.ln_k, config.qk_norm->epsilon);
-  }
-  if (config.rope) {
-    const RopeTables tables = MakeRopeTables(*config.rope, S, x_BSd.device());
-    out.q = ApplyRope(out.q, tables, config.rope->adjacent_pairs);
-    out.k = ApplyRope(out.k, tables, config.rope->adjacent_pairs);
-  }
+  std::tie(out.q, out.k) = QueriesAndKeys(config, p, x_BSd);
   out.pattern = CausalPattern(out.q, out.k, config.attn_scale);
   out.v = at::addmm(p.b_v, x_BSd.reshape({-1, config.d_model}), p.w_v.t()).view({B, S, -1});
   const at::Tensor v_BGSR = out.v.view({B, S, G, -1}).transpose(1, 2);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "trainer/lorsa/causal_pattern.h"
@@ -46,15 +47,9 @@ Residuals ComputeResiduals(LorsaKernel& kernel, const LorsaParameters& parameter
     errors.push_back(TargetRows(batch.y - forward.reconstruction, batch.mask));
     const at::Tensor least_T = LeastKept(kernel.config(), forward.activations, parameters.w_o);
     least.push_back(TargetRows(least_T.view_as(batch.mask), batch.mask));
-    // One sequence at a time: the patterns of all heads take S² numbers each.
-    std::vector<at::Tensor> q, k;
-    for (int64_t i = 0; i < batch.x.size(0); ++i) {
-      const Intermediates seen = kernel.Inspect(parameters, batch.x.narrow(0, i, 1));
-      q.push_back(seen.q);
-      k.push_back(seen.k);
-    }
-    out.q.push_back(at::cat(q));
-    out.k.push_back(at::cat(k));
+    auto [q, k] = QueriesAndKeys(kernel.config(), parameters, batch.x);
+    out.q.push_back(std::move(q));
+    out.k.push_back(std::move(k));
   }
   out.error_Nd = at::cat(errors);
   const at::Tensor least_N = at::cat(least);
@@ -90,15 +85,42 @@ at::Tensor SeenValues(const LorsaConfig& config, const TrainingSample& sample,
     const at::Tensor values_BSr = at::matmul(sample[i].batch.x, read_dr);
     seen.push_back(TargetRows(at::matmul(pattern_BSS, values_BSr), sample[i].batch.mask));
   }
-  return InDouble(at::cat(seen));
+  return at::cat(seen);
 }
 
-// Row numbers of `explained` [N, d], by the lengths of the rows.
-at::Tensor DrawTargets(const at::Tensor& explained_Nd, int64_t count, at::Generator& generator) {
-  at::Tensor weights = explained_Nd.norm(2, {1});
+// What the group sees, and what of the errors follows from it linearly: ê = centred·map.
+struct Regression {
+  at::Tensor mean_r;      // of u
+  at::Tensor centred_Nr;  // u − mean, float as u is
+  at::Tensor regular_rr;  // their covariance with the ridge
+  at::Tensor map_rd;
+};
+
+Regression Regress(const at::Tensor& u_Nr, const at::Tensor& error_Nd) {
+  const double targets = static_cast<double>(u_Nr.size(0));
+  const at::Tensor mean_r = u_Nr.mean(0);
+  const at::Tensor centred_Nr = u_Nr - mean_r;
+  const at::Tensor covariance = InDouble(centred_Nr.t().matmul(centred_Nr)) / targets;
+  const double ridge = kRidge * covariance.diagonal().mean().item<double>() + 1e-30;
+  const at::Tensor regular = covariance + ridge * at::eye(u_Nr.size(1), covariance.options());
+  const at::Tensor map_rd =
+      at::linalg_solve(regular, InDouble(centred_Nr.t().matmul(error_Nd)) / targets);
+  return {.mean_r = InDouble(mean_r),
+          .centred_Nr = centred_Nr,
+          .regular_rr = regular,
+          .map_rd = map_rd};
+}
+
+// `count` row numbers, each with probability ∝ ‖ê‖ of its row.
+at::Tensor DrawTargets(const Regression& seen, int64_t count, at::Generator& generator) {
+  const at::Tensor gram_rr = seen.map_rd.matmul(seen.map_rd.t()).to(at::kFloat);
+  at::Tensor weights_N =
+      (seen.centred_Nr.matmul(gram_rr) * seen.centred_Nr).sum(-1).clamp_min(0).sqrt();
   // Every target can be drawn, so that there are enough of them.
-  weights = weights + 1e-9 * weights.mean() + 1e-30;
-  return weights.multinomial(count, /*replacement=*/count > weights.numel(), generator);
+  weights_N = InDouble(weights_N).cpu();
+  weights_N = weights_N + 1e-9 * weights_N.mean() + 1e-30;
+  return weights_N.multinomial(count, /*replacement=*/count > weights_N.numel(), generator)
+      .to(seen.mean_r.device());
 }
 
 // For each column of `z` [N, n]: the factor that makes it exceed `least_kept` at `rows` targets; 0
@@ -132,23 +154,14 @@ struct Norms {
 HeadRows ResampleGroup(const TrainConfig& config, const Residuals& residuals,
                        const at::Tensor& u_Nr, const at::Tensor& basis_rd, const Norms& norms,
                        const at::Tensor& heads, at::Generator& generator) {
-  const double targets = static_cast<double>(u_Nr.size(0));
-  const at::Tensor mean_r = u_Nr.mean(0);
-  const at::Tensor centred_Nr = u_Nr - mean_r;
-  const at::Tensor covariance = centred_Nr.t().matmul(centred_Nr) / targets;
-  const double ridge = kRidge * covariance.diagonal().mean().item<double>() + 1e-30;
-  const at::Tensor regular = covariance + ridge * at::eye(u_Nr.size(1), at::kDouble);
-  const at::Tensor map_rd =
-      at::linalg_solve(regular, centred_Nr.t().matmul(InDouble(residuals.error_Nd)) / targets);
-  const at::Tensor explained_Nd = centred_Nr.matmul(map_rd);
-
-  const at::Tensor drawn = DrawTargets(explained_Nd, heads.numel(), generator);
-  const at::Tensor probes_nr = at::linalg_solve(regular, centred_Nr.index_select(0, drawn).t()).t();
-  at::Tensor read_nr = UnitRows(probes_nr) * norms.read;
-  const at::Tensor z_Nn = centred_Nr.matmul(read_nr.t());
+  const Regression seen = Regress(u_Nr, residuals.error_Nd);
+  const at::Tensor drawn = DrawTargets(seen, heads.numel(), generator);
+  const at::Tensor drawn_nr = InDouble(seen.centred_Nr.index_select(0, drawn));
+  at::Tensor read_nr = UnitRows(at::linalg_solve(seen.regular_rr, drawn_nr.t()).t()) * norms.read;
+  const at::Tensor z_Nn = InDouble(seen.centred_Nr).matmul(read_nr.t());
   const at::Tensor factors =
       FactorsToFire(z_Nn, InDouble(residuals.least_kept_N), FiringRows(config, u_Nr.size(0)));
-  at::Tensor write_nd = UnitRows(explained_Nd.index_select(0, drawn));
+  at::Tensor write_nd = UnitRows(drawn_nr.matmul(seen.map_rd));
   const bool norm_counts =
       config.lorsa.select_by_decoder_norm || config.lorsa.selection == Selection::kSigned;
   if (norm_counts && config.decoder_norm == 0) {
@@ -159,7 +172,7 @@ HeadRows ResampleGroup(const TrainConfig& config, const Residuals& residuals,
   }
   return {.heads = heads,
           .w_v = read_nr.matmul(basis_rd).to(at::kFloat),
-          .b_v = -read_nr.matmul(mean_r).to(at::kFloat),
+          .b_v = -read_nr.matmul(seen.mean_r).to(at::kFloat),
           .w_o = write_nd.to(at::kFloat)};
 }
 

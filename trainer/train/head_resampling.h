@@ -21,7 +21,7 @@
 namespace lorsa::trainer {
 
 // Positions of the sample that directions are drawn from.
-inline constexpr int64_t kResamplePositions = 8192;
+inline constexpr int64_t kResamplePositions = 4096;
 
 // Rows for the heads where `dead` [H] bool is true, at least one. Draws from `generator`, QK head
 // by QK head. Throws c10::Error.
