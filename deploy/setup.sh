@@ -9,8 +9,10 @@ PACKAGES=(
   ca-certificates ccache clang-format clang-tidy cmake g++ git ninja-build pkg-config
   # libraries
   libabsl-dev libcli11-dev libgmock-dev libgrpc++-dev libgtest-dev libhdf5-dev
-  libisal-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev
+  libisal-dev libopenmpi-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev
   nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
+  # ranks of a job that has several
+  openmpi-bin
   # Python
   python3 python3-venv
   # text of the reference training (bench/quality_vs_peer.sh)

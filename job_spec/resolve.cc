@@ -19,6 +19,7 @@ constexpr uint64_t kMaxElements = uint64_t{1} << 34;
 constexpr uint64_t kMaxSequencesPerStep = 4096;
 constexpr uint64_t kMaxRefitTokens = 1'000'000'000;
 constexpr uint64_t kMaxRefitHeads = 16'384;
+constexpr uint64_t kMaxRanks = 64;
 
 // Fills one specification, collecting what is wrong on the way.
 class Resolver {
@@ -35,6 +36,7 @@ class Resolver {
     ResolvePositionEmbedding();
     ResolveInitialization();
     ResolveRun();
+    ResolveRanks();
     ResolveOptimizer();
     ResolveIntervals();
     ResolveDeadHeads();
@@ -72,6 +74,7 @@ class Resolver {
   void ResolveInitialization();
   void CheckLayerGeometry();
   void ResolveRun();
+  void ResolveRanks();
   void ResolveOptimizer();
   void ResolveIntervals();
   void ResolveDeadHeads();
@@ -249,16 +252,27 @@ void Resolver::ResolveRun() {
     spec().set_tokens(std::min(steps, kMaxTokens / per_step) * per_step);
   }
   if (!spec().has_seed()) spec().set_seed(0);
-  if (!spec().has_threads()) {
-    spec().set_threads(static_cast<uint32_t>(std::max(machine_.cores, 1)));
-  }
-  CheckRange("threads", spec().threads(), 1, 1024);
   if (spec().precision() == v1::PRECISION_UNSPECIFIED) {
     spec().set_precision(machine_.has_bf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
   }
   if (!v1::Precision_IsValid(spec().precision())) {
     Violation("precision", "is unknown; see training_spec.proto for the values");
   }
+}
+
+void Resolver::ResolveRanks() {
+  if (!spec().has_ranks()) spec().set_ranks(1);
+  CheckRange("ranks", spec().ranks(), 1, kMaxRanks);
+  if (spec().ranks() <= kMaxRanks && spec().ranks() > spec().sequences_per_step()) {
+    Violation("ranks",
+              absl::StrCat("is ", spec().ranks(), ", more than the ", spec().sequences_per_step(),
+                           " sequences_per_step that they share; change either"));
+  }
+  if (!spec().has_threads()) {
+    const int ranks = static_cast<int>(std::clamp<uint64_t>(spec().ranks(), 1, kMaxRanks));
+    spec().set_threads(static_cast<uint32_t>(std::max(machine_.cores / ranks, 1)));
+  }
+  CheckRange("threads", spec().threads(), 1, 1024);
 }
 
 void Resolver::ResolveOptimizer() {

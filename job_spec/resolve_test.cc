@@ -101,7 +101,8 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
                                             top_k_warmup_fraction: 0
                                             initial_top_k: 256
                                             top_k_warmup: TOP_K_WARMUP_LINEAR
-                                            decoder_norm: 0)pb",
+                                            decoder_norm: 0
+                                            ranks: 1)pb",
                                           &expected));
   EXPECT_TRUE(MessageDifferencer::Equals(resolved.spec, expected)) << resolved.spec.DebugString();
 }
@@ -128,6 +129,12 @@ TEST(ResolveTest, ResolvingTwiceChangesNothing) {
 
 TEST(ResolveTest, TokensAreRoundedUpToWholeSteps) {
   EXPECT_EQ(Resolve("activation_set: 's' tokens: 2049").spec.tokens(), 4096);
+}
+
+TEST(ResolveTest, RanksShareTheCores) {
+  EXPECT_EQ(Resolve("activation_set: 's' ranks: 2").spec.threads(), 1);
+  EXPECT_EQ(Resolve("activation_set: 's' ranks: 8").spec.threads(), 1);
+  EXPECT_EQ(Resolve("activation_set: 's' ranks: 2 threads: 4").spec.threads(), 4);
 }
 
 TEST(ResolveTest, NamesEachImpossibleField) {
@@ -158,6 +165,9 @@ TEST(ResolveTest, NamesEachImpossibleField) {
       {"sequences_per_step: 0", "sequences_per_step"},
       {"sequences_per_step: 5000 tokens: 100000000", "sequences_per_step"},
       {"threads: 0", "threads"},
+      {"ranks: 0", "ranks"},
+      {"ranks: 65 sequences_per_step: 100", "ranks"},
+      {"ranks: 3 sequences_per_step: 2", "ranks"},
       {"keep_checkpoints: 0", "keep_checkpoints"},
       {"checkpoint_interval_tokens: 1", "checkpoint_interval_tokens"},
       {"dead_after_fraction: 0", "dead_after_fraction"},

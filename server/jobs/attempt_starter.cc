@@ -46,7 +46,7 @@ absl::Status AttemptStarter::Start(const JobRecord& job) {
   LORSA_RETURN_IF_ERROR(PrepareFolders(attempt));                                        // 1
   LORSA_RETURN_IF_ERROR(WriteBootstrap(attempt, token));                                 // 1
   LORSA_RETURN_IF_ERROR(CommitChange(env_, job.id, BeginAttempt(job, token)).status());  // 2
-  Spawn(attempt);
+  Spawn(attempt, static_cast<int>(job.job.resolved_spec().ranks()));
   return absl::OkStatus();
 }
 
@@ -91,10 +91,11 @@ absl::Status AttemptStarter::WriteBootstrap(const AttemptKey& attempt, const std
 }
 
 // Errors of the commits are not handed on: Poll finds the job STARTING and goes on from there.
-void AttemptStarter::Spawn(const AttemptKey& attempt) {
+void AttemptStarter::Spawn(const AttemptKey& attempt, int ranks) {
   const absl::StatusOr<ProcessIdentity> worker = env_.launcher.Launch(  // 3
       {.bootstrap_file = env_.layout.BootstrapFile(attempt.job_id, attempt.attempt),
-       .log_file = env_.layout.LogFile(attempt.job_id, attempt.attempt)});
+       .log_file = env_.layout.LogFile(attempt.job_id, attempt.attempt),
+       .ranks = ranks});
   if (!worker.ok()) {
     const Loss loss{.cause = absl::StrCat("it could not be started: ", worker.status().message()),
                     .time = env_.now()};

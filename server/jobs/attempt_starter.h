@@ -26,7 +26,7 @@ class AttemptStarter {
   void RemoveEarlierStaging(const AttemptKey& attempt);
   absl::Status PrepareFolders(const AttemptKey& attempt);
   absl::Status WriteBootstrap(const AttemptKey& attempt, const std::string& token);
-  void Spawn(const AttemptKey& attempt);
+  void Spawn(const AttemptKey& attempt, int ranks);
 
   const JobOptions options_;
   const JobEnvironment env_;

@@ -22,6 +22,7 @@ TEST_F(JobManagerTest, LaunchesNoMoreJobsThanMayRunInOrderOfCreation) {
   Poll();
   Poll();
   EXPECT_THAT(launcher_.launched, SizeIs(1));
+  EXPECT_EQ(launcher_.launched[0].ranks, 3);
   EXPECT_EQ(State("a"), v1::JOB_STATE_STARTING);
   EXPECT_EQ(State("b"), v1::JOB_STATE_QUEUED);
   FakeWorker worker = Launched();

@@ -142,6 +142,7 @@ class JobsTest : public ::testing::Test {
     NewJob job{.id = id};
     job.resolved_spec.set_activation_set("set");
     job.resolved_spec.set_keep_checkpoints(2);
+    job.resolved_spec.set_ranks(3);
     ASSERT_TRUE(manager_->CreateJob(job).ok());
   }
 

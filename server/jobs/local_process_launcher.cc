@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
@@ -53,6 +54,33 @@ class SpawnSettings {
   posix_spawnattr_t attributes_;
 };
 
+// mpirun, which stays as long as its ranks and whose death ends them. They are on this machine, so
+// no network is looked for; they have threads, so none is bound to one core.
+std::vector<std::string> MpirunCommand(int ranks) {
+  return {"mpirun",
+          "-n",
+          absl::StrCat(ranks),
+          "--allow-run-as-root",
+          "--oversubscribe",
+          "--bind-to",
+          "none",
+          "--mca",
+          "pml",
+          "ob1",
+          "--mca",
+          "btl",
+          "self,vader"};
+}
+
+std::vector<std::string> CommandFor(const std::string& worker_binary,
+                                    const LaunchRequest& request) {
+  std::vector<std::string> command;
+  if (request.ranks > 1) command = MpirunCommand(request.ranks);
+  command.push_back(worker_binary);
+  command.push_back(absl::StrCat("--bootstrap=", request.bootstrap_file));
+  return command;
+}
+
 std::string Describe(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signal = WTERMSIG(wait_status);
@@ -65,13 +93,18 @@ std::string Describe(int wait_status) {
 
 absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest& request) {
   const SpawnSettings settings(request.log_file);
-  std::string option = absl::StrCat("--bootstrap=", request.bootstrap_file);
-  std::string binary = worker_binary_;
-  char* const arguments[] = {binary.data(), option.data(), nullptr};
+  std::vector<std::string> command = CommandFor(worker_binary_, request);
+  std::vector<char*> arguments;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
   pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, binary.c_str(), settings.actions(), settings.attributes(),
-                                  arguments, environ);
-  if (error != 0) return ErrnoStatus(error, "start worker", worker_binary_);
+  const int error = ::posix_spawnp(&pid, arguments[0], settings.actions(), settings.attributes(),
+                                   arguments.data(), environ);
+  const bool ranked = request.ranks > 1;
+  if (error != 0) {
+    return ErrnoStatus(
+        error, ranked ? "start ranks with (of Debian's openmpi-bin)" : "start worker", command[0]);
+  }
   {
     absl::MutexLock lock(&mu_);
     uncollected_.insert(pid);

@@ -16,7 +16,8 @@ namespace lorsa::server {
 
 // Runs `worker_binary --bootstrap FILE` in a session of its own, so that no signal of the server's
 // terminal reaches it; with stdin from /dev/null, stdout and stderr appended to the log file, no
-// other descriptor, no blocked signal, and the server's environment.
+// other descriptor, no blocked signal, and the server's environment. Several ranks are started by
+// mpirun, from the PATH; the process that is known is then mpirun's, whose death is that of all.
 class LocalProcessLauncher final : public Launcher {
  public:
   explicit LocalProcessLauncher(std::string worker_binary)

@@ -68,6 +68,35 @@ TEST_F(LocalProcessLauncherTest, PassesTheBootstrapFileAndAppendsOutputToTheLog)
   EXPECT_EQ(Log(), absl::StrCat("before\n--bootstrap=", Request().bootstrap_file, "\nerror\n"));
 }
 
+TEST_F(LocalProcessLauncherTest, SeveralRanksAreStartedByMpirun) {
+  const std::string worker = Script("echo worker \"$1\"");
+  // An mpirun that starts one rank, and tells how many it should.
+  const std::string mpirun =
+      "#!/bin/sh\necho ranks $2\nwhile [ \"$1\" != " + worker + " ]; do shift; done\nexec \"$@\"\n";
+  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder_, "mpirun"), mpirun, 0755).ok());
+  const std::string path = ::getenv("PATH");
+  ::setenv("PATH", absl::StrCat(folder_, ":", path).c_str(), 1);
+  LocalProcessLauncher launcher(worker);
+  LaunchRequest request = Request();
+  request.ranks = 3;
+  const auto process = launcher.Launch(request);
+  ::setenv("PATH", path.c_str(), 1);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ(AwaitEnd(launcher, *process).ending, "exited with status 0");
+  EXPECT_EQ(Log(), absl::StrCat("ranks 3\nworker --bootstrap=", request.bootstrap_file, "\n"));
+}
+
+TEST_F(LocalProcessLauncherTest, MissingMpirunIsAnErrorThatNamesItsPackage) {
+  const std::string path = ::getenv("PATH");
+  ::setenv("PATH", folder_.c_str(), 1);
+  LaunchRequest request = Request();
+  request.ranks = 2;
+  const auto status = LocalProcessLauncher(Script("true")).Launch(request).status();
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("openmpi-bin"));
+}
+
 TEST_F(LocalProcessLauncherTest, WorkerHasASessionAndNoInheritedDescriptorOrBlockedSignal) {
   // One left open on purpose: without close-on-exec.
   const int leaked = ::open("/dev/null", O_RDONLY);

@@ -96,6 +96,7 @@ absl::StatusOr<std::string> FormatManifest(FileSystem& fs, const std::string& pa
        {{"build", environment.build},
         {"instruction_set", environment.instruction_set},
         {"threads", environment.threads},
+        {"ranks", environment.ranks},
         {"torch", environment.torch}}},
       {"files", files}};
   return manifest.dump(2) + "\n";
@@ -130,6 +131,7 @@ Environment TakeEnvironment(JsonFields& fields) {
   Environment environment{.build = members.Text("build"),
                           .instruction_set = members.Text("instruction_set"),
                           .threads = members.Integer("threads", 1, 1 << 20),
+                          .ranks = members.Has("ranks") ? members.Integer("ranks", 1, 1 << 20) : 1,
                           .torch = members.Text("torch")};
   fields.Take(members.Finish());
   return environment;
@@ -176,12 +178,13 @@ absl::Status VerifyFile(FileSystem& fs, const std::string& path, const ListedFil
 
 }  // namespace
 
-Environment CurrentEnvironment() {
+Environment CurrentEnvironment(int64_t ranks) {
   return {.build = absl::StrCat(LORSA_VERSION, ", compiler ", __VERSION__),
           .instruction_set =
               absl::StrCat(at::get_cpu_capability(), ", ", kernels::LevelName(kernels::BestLevel()),
                            ", bf16 by ", kernels::MultiplierName<kernels::Bf16>()),
           .threads = at::get_num_threads(),
+          .ranks = ranks,
           .torch = TORCH_VERSION};
 }
 

@@ -17,14 +17,15 @@ namespace lorsa::trainer {
 struct Environment {
   std::string build;            // version of this program and compiler
   std::string instruction_set;  // "AVX2", "AVX512", … as libtorch chose
-  int64_t threads = 0;
+  int64_t threads = 0;          // of each rank
+  int64_t ranks = 1;
   std::string torch;
 
   bool operator==(const Environment&) const = default;
 };
 
-// That of this process, with libtorch's current number of threads.
-Environment CurrentEnvironment();
+// That of this process, one of `ranks`, with libtorch's current number of threads.
+Environment CurrentEnvironment(int64_t ranks);
 
 struct Checkpoint {
   CheckpointConfig config;

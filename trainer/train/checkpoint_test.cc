@@ -65,7 +65,7 @@ class CheckpointTest : public testing::Test {
                     .evaluated_step = 40,
                     .fvu = 0.3,
                     .best_fvu = 0.25};
-    checkpoint_.environment = CurrentEnvironment();
+    checkpoint_.environment = CurrentEnvironment(/*ranks=*/2);
   }
 
   absl::StatusOr<std::string> Write() {

@@ -119,6 +119,8 @@ absl::Status ValidateTrainConfig(const TrainConfig& config) {
   LORSA_RETURN_IF_ERROR(CheckOptimizer(config));
   LORSA_RETURN_IF_ERROR(CheckHeads(config));
   LORSA_RETURN_IF_ERROR(CheckPublished(config));
+  LORSA_RETURN_IF_ERROR(
+      CheckWhole("ranks", config.ranks, 1, std::min<int64_t>(64, config.sequences_per_step)));
   LORSA_RETURN_IF_ERROR(CheckWhole("threads", config.threads, 1, 1024));
   LORSA_RETURN_IF_ERROR(
       CheckWhole("evaluation_interval_tokens", config.evaluation_interval_tokens, 1, kMaxTokens));

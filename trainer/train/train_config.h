@@ -76,7 +76,8 @@ struct TrainConfig {
 
   uint64_t seed = 0;  // of the initialisation; the host orders sequences by it too
   Precision precision = Precision::kFp32;
-  int threads = 1;  // of libtorch; part of what makes a run repeatable to the bit
+  int ranks = 1;    // processes that share a step; at most sequences_per_step
+  int threads = 1;  // of libtorch, in each rank; both are part of what repeats to the bit
   int64_t evaluation_interval_tokens = 0;  // at least 1; rounded up to whole steps
   int64_t checkpoint_interval_tokens = 0;  // the same
 

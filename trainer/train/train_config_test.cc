@@ -64,6 +64,8 @@ TEST(TrainConfigTest, EachFieldOutOfItsBoundsIsNamed) {
       {"decay_fraction", [](TrainConfig& c) { c.decay_fraction = 0.99; }},
       {"adam_beta2", [](TrainConfig& c) { c.adam_beta2 = 1; }},
       {"adam_epsilon", [](TrainConfig& c) { c.adam_epsilon = 0; }},
+      {"ranks", [](TrainConfig& c) { c.ranks = 0; }},
+      {"ranks", [](TrainConfig& c) { c.ranks = 9; }},
       {"threads", [](TrainConfig& c) { c.threads = 0; }},
       {"w_v_learning_rate_factor", [](TrainConfig& c) { c.w_v_learning_rate_factor = -1; }},
       {"w_o_learning_rate_factor", [](TrainConfig& c) { c.w_o_learning_rate_factor = 101; }},

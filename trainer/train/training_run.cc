@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Parallel.h>
 
 #include <cmath>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "trainer/lorsa/torch_guard.h"
 #include "trainer/train/batch_reader.h"
 #include "trainer/train/checkpoint.h"
+#include "trainer/train/configure_libtorch.h"
 #include "trainer/train/dead_heads.h"
 #include "trainer/train/decoder_refit.h"
 #include "trainer/train/evaluation.h"
@@ -45,13 +45,6 @@ RunOutcome::Kind OutcomeOf(StopRequest stop) {
   return RunOutcome::Kind::kSucceeded;
 }
 
-void ConfigureLibtorch(const TrainConfig& config) {
-  at::set_num_threads(config.threads);
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  // Deterministic mode would also fill every new tensor with NaN, a pass over memory each time.
-  at::globalContext().setDeterministicFillUninitializedMemory(false);
-}
-
 // A seed of its own for each step of each run: the finaliser of SplitMix64.
 uint64_t StepSeed(uint64_t seed, int64_t step) {
   uint64_t mixed = seed + 0x9e3779b97f4a7c15u * (static_cast<uint64_t>(step) + 1);
@@ -62,11 +55,11 @@ uint64_t StepSeed(uint64_t seed, int64_t step) {
 
 class TrainingRun {
  public:
-  TrainingRun(const TrainConfig& config, RunHost& host)
+  TrainingRun(const TrainConfig& config, RunHost& host, std::unique_ptr<LorsaKernel> kernel)
       : config_(config),
         host_(host),
         reporter_(config, host),
-        kernel_(MakeLorsaKernel(config.lorsa, config.precision, device_)),
+        kernel_(std::move(kernel)),
         learner_(config, *kernel_) {}
 
   absl::StatusOr<RunOutcome> Run(absl::Span<const std::string> checkpoint_folders) {
@@ -118,10 +111,11 @@ class TrainingRun {
       return absl::FailedPreconditionError(absl::StrCat(
           folder, " is a checkpoint of another configuration; start a new run without it."));
     }
-    if (!(checkpoint.environment == CurrentEnvironment())) {
+    if (!(checkpoint.environment == CurrentEnvironment(config_.ranks))) {
       host_.ReportWarning(absl::StrCat(
-          folder, " was written with another build, instruction set or number of threads; the run ",
-          "goes on, but not bit for bit as it would have there."));
+          folder,
+          " was written with another build, instruction set or number of threads or ranks; ",
+          "the run goes on, but not bit for bit as it would have there."));
     }
     state_ = std::move(checkpoint.state);
     checkpointed_step_ = state_.counts.step;
@@ -276,7 +270,7 @@ class TrainingRun {
     const std::string path = JoinPath(host_.staging_folder(), folder);
     const Checkpoint checkpoint{.config = CheckpointConfigOf(config_),
                                 .state = state_,
-                                .environment = CurrentEnvironment()};
+                                .environment = CurrentEnvironment(config_.ranks)};
     LORSA_ASSIGN_OR_RETURN(const std::string sha256,
                            WriteCheckpoint(host_.file_system(), path, checkpoint, host_.Now()));
     const bool evaluated = counts.evaluated_step == counts.step;
@@ -322,11 +316,14 @@ class TrainingRun {
 }  // namespace
 
 absl::StatusOr<RunOutcome> RunTraining(const TrainConfig& config, RunHost& host,
-                                       absl::Span<const std::string> checkpoint_folders) {
+                                       absl::Span<const std::string> checkpoint_folders,
+                                       const KernelDecorator& decorate) {
   LORSA_RETURN_IF_ERROR(ValidateTrainConfig(config));
   return GuardTorch([&] {
-    ConfigureLibtorch(config);
-    return TrainingRun(config, host).Run(checkpoint_folders);
+    ConfigureLibtorch(config.threads);
+    std::unique_ptr<LorsaKernel> kernel = MakeLorsaKernel(config.lorsa, config.precision, at::kCPU);
+    if (decorate) kernel = decorate(std::move(kernel));
+    return TrainingRun(config, host, std::move(kernel)).Run(checkpoint_folders);
   });
 }
 

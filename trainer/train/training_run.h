@@ -3,10 +3,13 @@
 #define LORSA_TRAINER_TRAIN_TRAINING_RUN_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainer/lorsa/lorsa_kernel.h"
 #include "trainer/train/run_host.h"
 #include "trainer/train/train_config.h"
 
@@ -23,13 +26,16 @@ struct RunOutcome {
   std::string message;
 };
 
+// Gives the kernel with which a run computes, around the one that it would have used.
+using KernelDecorator = std::function<std::unique_ptr<LorsaKernel>(std::unique_ptr<LorsaKernel>)>;
+
 // Trains until the run's tokens are consumed or a stop is requested. Resumes from the first of
 // `checkpoint_folders` (newest first) that verifies and warns about the others; without any, it
 // initialises the weights, evaluates them and publishes a checkpoint of step 0.
 //
 // A run killed at any moment and resumed publishes the same lorsa.safetensors, state.safetensors
 // and config.json, bit for bit, as one that was not (on a CPU with the same instruction set,
-// threads and build).
+// threads, ranks and build).
 //
 // Sets libtorch's thread count and deterministic mode, which are the process's: one run at a time.
 // Errors:
@@ -42,7 +48,8 @@ struct RunOutcome {
 //   RESOURCE_EXHAUSTED   libtorch got no memory
 //   others               what the host returned
 absl::StatusOr<RunOutcome> RunTraining(const TrainConfig& config, RunHost& host,
-                                       absl::Span<const std::string> checkpoint_folders);
+                                       absl::Span<const std::string> checkpoint_folders,
+                                       const KernelDecorator& decorate = nullptr);
 
 }  // namespace lorsa::trainer
 

@@ -54,12 +54,15 @@ absl::StatusOr<v1::WorkerOutcome> Conclude(const absl::StatusOr<trainer::RunOutc
   return result.ok() ? ToMessage(*result) : FailedOutcome(result.status());
 }
 
-absl::StatusOr<trainer::RunOutcome> Train(const v1::Welcome& welcome, RemoteHost& host) {
+absl::StatusOr<trainer::RunOutcome> Train(const v1::Welcome& welcome, RemoteHost& host,
+                                          LeadingRank& leader) {
   LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config,
                          ConfigFromSpec(welcome.resolved_spec(), welcome.activation_set()));
+  LORSA_ASSIGN_OR_RETURN(const trainer::KernelDecorator decorate,
+                         leader.Decorator(welcome.resolved_spec(), welcome.activation_set()));
   const std::vector<std::string> folders(welcome.checkpoint_folders().begin(),
                                          welcome.checkpoint_folders().end());
-  return trainer::RunTraining(config, host, folders);
+  return trainer::RunTraining(config, host, folders, decorate);
 }
 
 absl::Status WriteOutcome(FileSystem& fs, const std::string& path,
@@ -72,7 +75,7 @@ absl::Status WriteOutcome(FileSystem& fs, const std::string& path,
 }  // namespace
 
 absl::Status RunAttempt(FileSystem& fs, const std::string& bootstrap_file,
-                        const std::atomic<bool>& stop) {
+                        const std::atomic<bool>& stop, LeadingRank& leader) {
   LORSA_ASSIGN_OR_RETURN(const v1::WorkerBootstrap bootstrap, ReadBootstrap(fs, bootstrap_file));
   LORSA_ASSIGN_OR_RETURN(ProcessIdentity self, IdentifySelf());
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(bootstrap.staging_folder()));
@@ -81,7 +84,7 @@ absl::Status RunAttempt(FileSystem& fs, const std::string& bootstrap_file,
   ServerSession session(channel, std::move(self));
   LORSA_ASSIGN_OR_RETURN(const v1::Welcome welcome, session.Start());
   RemoteHost host(fs, channel, session, welcome, stop);
-  const absl::StatusOr<trainer::RunOutcome> result = Train(welcome, host);
+  const absl::StatusOr<trainer::RunOutcome> result = Train(welcome, host, leader);
   LORSA_ASSIGN_OR_RETURN(const v1::WorkerOutcome outcome, Conclude(result, session.status()));
   spdlog::info("event=worker_end job={} attempt={} outcome={} message=\"{}\"", bootstrap.job(),
                bootstrap.attempt(), v1::WorkerOutcome::Kind_Name(outcome.kind()),

@@ -7,14 +7,16 @@
 
 #include "absl/status/status.h"
 #include "base/file_system.h"
+#include "trainer/worker/ranks.h"
 
 namespace lorsa::worker {
 
-// Runs the attempt that `bootstrap_file` describes. `stop`, set from outside, makes it checkpoint
-// and end as if the server drained. OK if its outcome, whichever it was, was recorded by the server
-// or at least left in the outcome file; an error if this attempt is stale or could not begin.
+// Runs the attempt that `bootstrap_file` describes, with the ranks that `leader` leads. `stop`, set
+// from outside, makes it checkpoint and end as if the server drained. OK if its outcome, whichever
+// it was, was recorded by the server or at least left in the outcome file; an error if this attempt
+// is stale or could not begin.
 absl::Status RunAttempt(FileSystem& fs, const std::string& bootstrap_file,
-                        const std::atomic<bool>& stop);
+                        const std::atomic<bool>& stop, LeadingRank& leader);
 
 }  // namespace lorsa::worker
 

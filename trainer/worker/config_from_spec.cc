@@ -182,6 +182,7 @@ absl::StatusOr<trainer::TrainConfig> ConfigFromSpec(const v1::TrainingSpec& spec
   config.adam_epsilon = spec.adam_epsilon();
   config.max_gradient_norm = spec.max_gradient_norm();
   config.seed = spec.seed();
+  config.ranks = static_cast<int>(spec.ranks());
   config.threads = static_cast<int>(spec.threads());
   LORSA_ASSIGN_OR_RETURN(config.precision, FromMessage(spec.precision()));
   config.evaluation_interval_tokens = static_cast<int64_t>(spec.evaluation_interval_tokens());

@@ -30,7 +30,8 @@ TEST(ConfigFromSpecTest, WhatTheManifestSaysReachesTheTrainer) {
   const v1::ActivationSet set = DescribeSet(LlamaLikeSet(), "s");
   v1::TrainingSpec spec;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "activation_set: 's' top_k: 8 selection: SELECTION_SIGNED seed: 5 threads: 3 tokens: 4096",
+      "activation_set: 's' top_k: 8 selection: SELECTION_SIGNED seed: 5 threads: 3 ranks: 2 "
+      "tokens: 4096",
       &spec));
   const ResolvedSpec resolved = ResolveTrainingSpec(spec, set, {.cores = 2});
   ASSERT_TRUE(resolved.ok()) << resolved.violations[0].field;
@@ -50,6 +51,7 @@ TEST(ConfigFromSpecTest, WhatTheManifestSaysReachesTheTrainer) {
   EXPECT_EQ(config->total_steps(), 16);
   EXPECT_EQ(config->seed, 5);
   EXPECT_EQ(config->threads, 3);
+  EXPECT_EQ(config->ranks, 2);
 }
 
 TEST(ConfigFromSpecTest, EachLeverOfTheRecipeReachesTheTrainer) {
@@ -114,7 +116,8 @@ TEST(ConfigFromSpecTest, WhatTheResolverAcceptsTheTrainerAccepts) {
         "learning_rate_schedule: LEARNING_RATE_SCHEDULE_CONSTANT bias_learning_rate_factor: 0",
         "top_k_warmup_fraction: 1 initial_top_k: 512 top_k_warmup: TOP_K_WARMUP_EXPONENTIAL",
         "w_o_learning_rate_factor: 100 decoder_norm: 1e6",
-        "attn_scale: 1e6 max_gradient_norm: 1e30 adam_epsilon: 1 threads: 1024"}) {
+        "attn_scale: 1e6 max_gradient_norm: 1e30 adam_epsilon: 1 threads: 1024",
+        "ranks: 64 sequences_per_step: 64"}) {
     v1::TrainingSpec spec;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec));
     spec.set_activation_set("s");

@@ -3,16 +3,30 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <iostream>
+#include <memory>
+#include <optional>
 
 #include "base/file_system.h"
+#include "trainer/parallel/mpi_communicator.h"
 #include "trainer/worker/attempt.h"
+#include "trainer/worker/ranks.h"
 #include "trainer/worker/standalone.h"
 #include "trainer/worker/stop_signals.h"
 
 namespace {
 
 constexpr int kWrongUsage = 2;
+
+absl::Status RunAlone(lorsa::FileSystem& fs, const lorsa::worker::StandaloneOptions& options,
+                      const std::atomic<bool>& stop, lorsa::worker::LeadingRank& leader) {
+  if (options.spec.empty() || options.set_folder.empty() || options.output_folder.empty()) {
+    return absl::InvalidArgumentError(
+        "give --standalone with --set and --out; --bootstrap is for lorsad (see --help)");
+  }
+  return lorsa::worker::RunStandalone(fs, options, stop, leader);
+}
 
 }  // namespace
 
@@ -22,7 +36,8 @@ int main(int argc, char** argv) {
   app.footer(
       "Example:\n"
       "  echo 'activation_set: \"mine\" expansion_factor: 8 top_k: 64' > spec.textproto\n"
-      "  lorsa-worker --standalone spec.textproto --set sets/mine --out run");
+      "  lorsa-worker --standalone spec.textproto --set sets/mine --out run\n"
+      "  mpirun -n 2 lorsa-worker …   the same, with the sequences of each step shared");
   std::string bootstrap_file;
   lorsa::worker::StandaloneOptions standalone;
   auto* bootstrap =
@@ -44,18 +59,25 @@ int main(int argc, char** argv) {
 
   spdlog::set_default_logger(spdlog::stderr_color_mt("worker"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);
-  lorsa::PosixFileSystem fs;
-  lorsa::worker::StopSignals signals;
-  absl::Status status;
-  if (!bootstrap_file.empty()) {
-    status = lorsa::worker::RunAttempt(fs, bootstrap_file, signals.requested());
-  } else if (!standalone.spec.empty() && !standalone.set_folder.empty() &&
-             !standalone.output_folder.empty()) {
-    status = lorsa::worker::RunStandalone(fs, standalone, signals.requested());
-  } else {
-    status = absl::InvalidArgumentError(
-        "give --standalone with --set and --out; --bootstrap is for lorsad (see --help)");
+  const bool shared = lorsa::trainer::MpiProcessCount() > 1;
+  // Ranks under lorsad hear from it when to stop. A signal there comes from mpirun, which ends them
+  // because one has died; that is no stop in good order.
+  std::optional<lorsa::worker::StopSignals> signals;
+  if (bootstrap_file.empty() || !shared) signals.emplace();
+  const std::atomic<bool> never = false;
+  const std::atomic<bool>& stop = signals ? signals->requested() : never;
+
+  std::unique_ptr<lorsa::trainer::Communicator> communicator;
+  if (shared) communicator = lorsa::trainer::JoinMpi();
+  if (shared && communicator->rank() > 0) {
+    lorsa::worker::FollowRankZero(*communicator);
+    return 0;
   }
+  lorsa::PosixFileSystem fs;
+  lorsa::worker::LeadingRank leader(communicator.get());
+  const absl::Status status = bootstrap_file.empty()
+                                  ? RunAlone(fs, standalone, stop, leader)
+                                  : lorsa::worker::RunAttempt(fs, bootstrap_file, stop, leader);
   if (status.ok()) return 0;
   std::cerr << "lorsa-worker: " << std::string(status.message()) << "\n";
   return 1;

@@ -28,20 +28,23 @@ absl::Status ViolationsError(const std::vector<FieldViolation>& violations) {
 }  // namespace
 
 absl::Status RunStandalone(FileSystem& fs, const StandaloneOptions& options,
-                           const std::atomic<bool>& stop) {
+                           const std::atomic<bool>& stop, LeadingRank& leader) {
   LORSA_ASSIGN_OR_RETURN(const SpecText text, ReadSpecText({options.spec}, std::cin, fs));
-  LORSA_ASSIGN_OR_RETURN(const v1::TrainingSpec spec, ParseSpec(text));
+  LORSA_ASSIGN_OR_RETURN(v1::TrainingSpec spec, ParseSpec(text));
+  if (!spec.has_ranks()) spec.set_ranks(static_cast<uint32_t>(leader.ranks()));
   LORSA_ASSIGN_OR_RETURN(const auto set, store::ActivationSet::Open(fs, options.set_folder));
   const v1::ActivationSet description = DescribeSet(set->manifest(), spec.activation_set());
   const ResolvedSpec resolved = ResolveTrainingSpec(spec, description, ThisMachine());
   if (!resolved.ok()) return ViolationsError(resolved.violations);
   LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config,
                          ConfigFromSpec(resolved.spec, description));
+  LORSA_ASSIGN_OR_RETURN(const trainer::KernelDecorator decorate,
+                         leader.Decorator(resolved.spec, description));
   LORSA_ASSIGN_OR_RETURN(const auto host, LocalHost::Create(fs, set, resolved.spec.seed(),
                                                             options.output_folder, stop));
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> checkpoints, host->CheckpointFolders());
   LORSA_ASSIGN_OR_RETURN(const trainer::RunOutcome outcome,
-                         trainer::RunTraining(config, *host, checkpoints));
+                         trainer::RunTraining(config, *host, checkpoints, decorate));
   spdlog::info("event=run_end step={} tokens={} message=\"{}\"", outcome.step, outcome.tokens,
                outcome.message);
   return absl::OkStatus();

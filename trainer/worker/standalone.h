@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/file_system.h"
+#include "trainer/worker/ranks.h"
 
 namespace lorsa::worker {
 
@@ -16,10 +17,11 @@ struct StandaloneOptions {
   std::string output_folder;  // checkpoints/ (all are kept), metrics.jsonl; a run there is resumed
 };
 
-// Trains to the end, or checkpoints and returns OK when `stop` is set. INVALID_ARGUMENT lists every
+// Trains to the end, or checkpoints and returns OK when `stop` is set. Works with the ranks that
+// `leader` leads: the number that a specification without `ranks` has. INVALID_ARGUMENT lists every
 // problem of the specification, a line each.
 absl::Status RunStandalone(FileSystem& fs, const StandaloneOptions& options,
-                           const std::atomic<bool>& stop);
+                           const std::atomic<bool>& stop, LeadingRank& leader);
 
 }  // namespace lorsa::worker
 
