@@ -18,7 +18,7 @@ from synthetic_set import write_set
 SPEC = (
     "activation_set: 'set' n_ov_heads: 64 n_qk_heads: 8 top_k: 8 tokens: {tokens} threads: 1 "
     "sequences_per_step: 4 evaluation_interval_tokens: 6400 checkpoint_interval_tokens: 3200 "
-    "keep_checkpoints: 100 ranks: {ranks}"
+    "keep_checkpoints: 100 precision: PRECISION_FP32 ranks: {ranks}"
 )
 # What else uses the kernel: dead heads, averaged weights, the refit at the end.
 LEVERS = (
