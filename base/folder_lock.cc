@@ -1,4 +1,4 @@
-#include "server/jobs/data_folder_lock.h"
+#include "base/folder_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -11,7 +11,7 @@
 #include "base/file_system.h"
 #include "base/status_macros.h"
 
-namespace lorsa::server {
+namespace lorsa {
 namespace {
 
 // What the holder wrote into the file; empty if nothing can be read.
@@ -32,20 +32,20 @@ absl::Status WritePid(int fd, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataFolderLock>> DataFolderLock::Acquire(const std::string& path) {
+absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Acquire(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0) return ErrnoStatus(errno, "open", path);
-  std::unique_ptr<DataFolderLock> lock(new DataFolderLock(fd));
+  std::unique_ptr<FolderLock> lock(new FolderLock(fd));
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock", path);
     return absl::FailedPreconditionError(
-        absl::StrCat("the data folder ", DirectoryOf(path), " is in use by the lorsad with pid ",
-                     ReadHolder(fd), "; stop that one or name another folder"));
+        absl::StrCat(DirectoryOf(path), " is in use by the process with pid ", ReadHolder(fd),
+                     "; stop that one or name another folder"));
   }
   LORSA_RETURN_IF_ERROR(WritePid(fd, path));
   return lock;
 }
 
-DataFolderLock::~DataFolderLock() { ::close(fd_); }
+FolderLock::~FolderLock() { ::close(fd_); }
 
-}  // namespace lorsa::server
+}  // namespace lorsa
