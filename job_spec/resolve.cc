@@ -312,6 +312,10 @@ void Resolver::ResolveIntervals() {
              kMaxTokens);
   if (!spec().has_keep_checkpoints()) spec().set_keep_checkpoints(3);
   CheckRange("keep_checkpoints", spec().keep_checkpoints(), 1, 10'000);
+  if (!spec().has_keep_every_tokens()) spec().set_keep_every_tokens(0);
+  CheckRange("keep_every_tokens", spec().keep_every_tokens(), 0, kMaxTokens);
+  if (!spec().has_max_rollbacks()) spec().set_max_rollbacks(3);
+  CheckRange("max_rollbacks", spec().max_rollbacks(), 0, 100);
 }
 
 void Resolver::ResolveDeadHeads() {

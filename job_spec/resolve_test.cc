@@ -84,6 +84,8 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
                                             evaluation_interval_tokens: 36864
                                             checkpoint_interval_tokens: 36864
                                             keep_checkpoints: 3
+                                            max_rollbacks: 3
+                                            keep_every_tokens: 0
                                             dead_after_fraction: 0.02
                                             aux_coefficient: 0
                                             aux_top_k: 288
@@ -169,6 +171,8 @@ TEST(ResolveTest, NamesEachImpossibleField) {
       {"ranks: 65 sequences_per_step: 100", "ranks"},
       {"ranks: 3 sequences_per_step: 2", "ranks"},
       {"keep_checkpoints: 0", "keep_checkpoints"},
+      {"max_rollbacks: 101", "max_rollbacks"},
+      {"keep_every_tokens: 10000000000001", "keep_every_tokens"},
       {"checkpoint_interval_tokens: 1", "checkpoint_interval_tokens"},
       {"dead_after_fraction: 0", "dead_after_fraction"},
       {"aux_coefficient: -1", "aux_coefficient"},

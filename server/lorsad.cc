@@ -83,8 +83,8 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   // Absolute, since workers get paths below it and have another working folder.
   const DataLayout layout(std::filesystem::absolute(options.data_folder).lexically_normal());
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(SetsFolder(layout)));
-  LORSA_ASSIGN_OR_RETURN(auto lock, DataFolderLock::Acquire(layout.LockFile()));  // 1
-  LORSA_ASSIGN_OR_RETURN(auto catalog, Catalog::Open(layout.CatalogFile()));      // 2
+  LORSA_ASSIGN_OR_RETURN(auto lock, FolderLock::Acquire(layout.LockFile()));  // 1
+  LORSA_ASSIGN_OR_RETURN(auto catalog, Catalog::Open(layout.CatalogFile()));  // 2
   std::vector<std::string> folders = options.activation_roots;
   folders.push_back(SetsFolder(layout));
   LORSA_ASSIGN_OR_RETURN(ActivationRoots roots, ActivationRoots::Create(folders));

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_system.h"
+#include "base/folder_lock.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/data_folder_lock.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_manager.h"
 #include "server/jobs/job_watch.h"
@@ -55,7 +55,7 @@ class Lorsad {
   // What is opened before anything else is made.
   struct Foundation {
     DataLayout layout;
-    std::unique_ptr<DataFolderLock> lock;
+    std::unique_ptr<FolderLock> lock;
     std::unique_ptr<Catalog> catalog;
     ActivationRoots roots;
     std::string worker_binary;
@@ -70,7 +70,7 @@ class Lorsad {
   const LorsadOptions options_;
   const std::unique_ptr<FileSystem> fs_;
   const DataLayout layout_;
-  const std::unique_ptr<DataFolderLock> lock_;
+  const std::unique_ptr<FolderLock> lock_;
   const std::unique_ptr<Catalog> catalog_;
   JobWatchHub watchers_;
   LocalProcessLauncher launcher_;

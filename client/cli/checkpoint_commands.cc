@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "client/cli/checkpoint_name.h"
 #include "client/cli/commands.h"
@@ -18,6 +19,13 @@ int64_t SizeOf(const v1::Checkpoint& checkpoint) {
   return bytes;
 }
 
+std::string Marks(const v1::Checkpoint& checkpoint) {
+  std::vector<std::string> marks;
+  if (checkpoint.best()) marks.push_back("best");
+  if (checkpoint.pinned()) marks.push_back("pinned");
+  return absl::StrJoin(marks, ", ");
+}
+
 absl::StatusOr<int> List(Session& session, const std::string& job) {
   v1::ListCheckpointsRequest request;
   LORSA_ASSIGN_OR_RETURN(*request.mutable_parent(), ResourceName("jobs", job));
@@ -27,13 +35,30 @@ absl::StatusOr<int> List(Session& session, const std::string& job) {
   Table table({"CHECKPOINT", ">STEP", ">TOKENS", ">FVU", ">SIZE", "CREATED", ""});
   for (const v1::Checkpoint& checkpoint : response.checkpoints()) {
     if (session.json) PrintJson(session.out(), checkpoint);
-    table.AddRow({IdOf(checkpoint.name()), FormatCount(checkpoint.step()),
-                  FormatCount(checkpoint.tokens()),
-                  checkpoint.has_fvu() ? FormatNumber(checkpoint.fvu()) : "-",
-                  FormatBytes(SizeOf(checkpoint)), FormatTime(checkpoint.create_time()),
-                  checkpoint.best() ? "best" : ""});
+    table.AddRow(
+        {IdOf(checkpoint.name()), FormatCount(checkpoint.step()), FormatCount(checkpoint.tokens()),
+         checkpoint.has_fvu() ? FormatNumber(checkpoint.fvu()) : "-",
+         FormatBytes(SizeOf(checkpoint)), FormatTime(checkpoint.create_time()), Marks(checkpoint)});
   }
   if (!session.json) table.Print(session.out());
+  return kSuccess;
+}
+
+// PinCheckpoint or UnpinCheckpoint.
+template <typename Request>
+absl::StatusOr<int> SetPinned(Session& session,
+                              grpc::Status (v1::CheckpointService::Stub::*method)(
+                                  grpc::ClientContext*, const Request&, v1::Checkpoint*),
+                              const std::string& text) {
+  Request request;
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_name(), CheckpointName(text));
+  LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, session.client.Call(method, request));
+  if (session.json) {
+    PrintJson(session.out(), checkpoint);
+  } else {
+    session.out() << checkpoint.name()
+                  << (checkpoint.pinned() ? " is pinned.\n" : " is not pinned.\n");
+  }
   return kSuccess;
 }
 
@@ -107,6 +132,17 @@ void AddCheckpointCommands(CLI::App& app, Action* chosen) {
       AddCommand(checkpoint, "list", "The checkpoints of a job", "lorsa checkpoint list demo",
                  chosen, [name](Session& session) { return List(session, *name); });
   list.add_option("JOB", *name, "Id of the job")->required();
+
+  const auto add_pin = [&](const char* verb, const char* help, const char* example, auto method) {
+    AddCommand(checkpoint, verb, help, example, chosen,
+               [name, method](Session& session) { return SetPinned(session, method, *name); })
+        .add_option("CHECKPOINT", *name, "As for download")
+        ->required();
+  };
+  add_pin("pin", "Keep a checkpoint whatever its job's retention says",
+          "lorsa checkpoint pin demo@best", &v1::CheckpointService::Stub::PinCheckpoint);
+  add_pin("unpin", "Leave a checkpoint to its job's retention again",
+          "lorsa checkpoint unpin demo@1000", &v1::CheckpointService::Stub::UnpinCheckpoint);
 
   const auto folder = std::make_shared<std::string>();
   CLI::App& download = AddCommand(

@@ -13,6 +13,9 @@ constexpr std::array kEvaluationFigures = {"loss",   "fvu", "explained_variance"
                                            "cosine", "l0",  "dead_fraction"};
 
 std::string TimeLeft(const v1::JobProgress& progress) {
+  if (progress.has_remaining_seconds()) {
+    return FormatTimeSpan(absl::Seconds(progress.remaining_seconds())) + " left";
+  }
   if (progress.tokens_per_second() <= 0) return "? left";
   const auto tokens = static_cast<double>(progress.total_tokens() - progress.tokens());
   return FormatTimeSpan(absl::Seconds(tokens / progress.tokens_per_second())) + " left";

@@ -36,6 +36,9 @@ TEST(ProgressPartsTest, BeforeTheFirstStepThereAreNoFiguresAndThePhaseIsShown) {
 
 TEST(ProgressPartsTest, WithoutASpeedTheTimeLeftIsUnknown) {
   v1::JobProgress progress = Progress();
+  progress.set_remaining_seconds(3600 * 5);
+  EXPECT_THAT(ProgressParts(progress).back().text, testing::HasSubstr("5h"));
+  progress.clear_remaining_seconds();
   progress.set_tokens_per_second(0);
   EXPECT_EQ(ProgressParts(progress).back().text, "? left");
 }

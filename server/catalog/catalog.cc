@@ -165,10 +165,20 @@ absl::StatusOr<v1::Checkpoint> Catalog::GetCheckpoint(absl::string_view job_id,
                                           "; list its checkpoints to see those that it keeps"));
 }
 
-absl::Status Catalog::DeleteCheckpoint(absl::string_view job_id, int64_t step) {
+absl::StatusOr<v1::Checkpoint> Catalog::PinCheckpoint(absl::string_view job_id, int64_t step,
+                                                      bool pinned) {
+  LORSA_RETURN_IF_ERROR(writer_->Write([&](Connection& connection) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
+    return StorePin(connection, job, step, pinned);
+  }));
+  return GetCheckpoint(job_id, step);
+}
+
+absl::Status Catalog::DeleteCheckpoint(absl::string_view job_id, int64_t step,
+                                       bool even_if_pinned) {
   return writer_->Write([&](Connection& connection) -> absl::Status {
     LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
-    return RemoveCheckpoint(connection, job, step);
+    return RemoveCheckpoint(connection, job, step, even_if_pinned);
   });
 }
 

@@ -166,8 +166,11 @@ class Catalog {
   // Oldest step first, `best` set on one at most.
   absl::StatusOr<std::vector<v1::Checkpoint>> ListCheckpoints(absl::string_view job_id) const;
   absl::StatusOr<v1::Checkpoint> GetCheckpoint(absl::string_view job_id, int64_t step) const;
-  // OK if there is none.
-  absl::Status DeleteCheckpoint(absl::string_view job_id, int64_t step);
+  // The checkpoint with its pin set or taken off.
+  absl::StatusOr<v1::Checkpoint> PinCheckpoint(absl::string_view job_id, int64_t step, bool pinned);
+  // OK if there is none; FAILED_PRECONDITION if it is pinned, unless that shall not count.
+  absl::Status DeleteCheckpoint(absl::string_view job_id, int64_t step,
+                                bool even_if_pinned = false);
 
   // --- Activation sets ---
 

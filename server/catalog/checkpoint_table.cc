@@ -24,6 +24,8 @@ absl::StatusOr<v1::Checkpoint> CheckpointFromRow(const Statement& row, absl::str
   checkpoint.set_tokens(row.Int(2));
   *checkpoint.mutable_create_time() = TimeUtil::NanosecondsToTimestamp(row.Int(3));
   if (!row.IsNull(5)) checkpoint.set_fvu(row.Double(5));
+  checkpoint.set_scheduled(row.Int(6) != 0);
+  checkpoint.set_pinned(row.Int(7) != 0);
   return checkpoint;
 }
 
@@ -37,13 +39,16 @@ void MarkBest(std::vector<v1::Checkpoint>& checkpoints) {
   if (best != nullptr) best->set_best(true);
 }
 
+// A pin outlives the replacement of its checkpoint.
 absl::Status StoreRow(Connection& connection, const StoredJob& job,
-                      const v1::Checkpoint& checkpoint, absl::Time now) {
+                      const v1::Checkpoint& checkpoint, bool scheduled, absl::Time now) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
       connection.Prepare(
-          "INSERT OR REPLACE INTO checkpoints (job, step, attempt, tokens, create_time, files, fvu)"
-          " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"));
+          "INSERT INTO checkpoints"
+          " (job, step, attempt, tokens, create_time, files, scheduled, fvu, pinned)"
+          " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0) ON CONFLICT (job, step) DO UPDATE SET"
+          " attempt = ?3, tokens = ?4, create_time = ?5, files = ?6, scheduled = ?7, fvu = ?8"));
   v1::Checkpoint files;
   *files.mutable_files() = checkpoint.files();
   statement.Bind(job.number)
@@ -51,7 +56,8 @@ absl::Status StoreRow(Connection& connection, const StoredJob& job,
       .Bind(static_cast<int64_t>(job.record.job.attempt()))
       .Bind(static_cast<int64_t>(checkpoint.tokens()))
       .Bind(absl::ToUnixNanos(now))
-      .BindBlob(files.SerializeAsString());
+      .BindBlob(files.SerializeAsString())
+      .Bind(static_cast<int64_t>(scheduled));
   if (checkpoint.has_fvu()) {
     statement.Bind(checkpoint.fvu());
   } else {
@@ -68,12 +74,21 @@ absl::StatusOr<bool> IsNewestStep(Connection& connection, const StoredJob& job, 
   return statement.Int(0) == 0;
 }
 
+absl::StatusOr<bool> IsPinned(Connection& connection, int64_t job, int64_t step) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(
+          "SELECT COUNT(*) FROM checkpoints WHERE job = ?1 AND step = ?2 AND pinned = 1"));
+  LORSA_RETURN_IF_ERROR(statement.Bind(job).Bind(step).Step().status());
+  return statement.Int(0) > 0;
+}
+
 }  // namespace
 
 absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
                              const v1::Checkpoint& checkpoint, bool scheduled, absl::Time now) {
   LORSA_ASSIGN_OR_RETURN(const bool newest, IsNewestStep(connection, job, checkpoint.step()));
-  LORSA_RETURN_IF_ERROR(StoreRow(connection, job, checkpoint, now));
+  LORSA_RETURN_IF_ERROR(StoreRow(connection, job, checkpoint, scheduled, now));
   JobChange change;
   change.reason = "CHECKPOINT";
   change.message = absl::StrCat("checkpoint ", CheckpointId(checkpoint.step()), " is published");
@@ -87,8 +102,8 @@ absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connecti
   LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT step, attempt, tokens, create_time, files, fvu FROM checkpoints"
-                         " WHERE job = ?1 ORDER BY step"));
+      connection.Prepare("SELECT step, attempt, tokens, create_time, files, fvu, scheduled, pinned"
+                         " FROM checkpoints WHERE job = ?1 ORDER BY step"));
   statement.Bind(job);
   std::vector<v1::Checkpoint> checkpoints;
   while (true) {
@@ -101,7 +116,20 @@ absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connecti
   return checkpoints;
 }
 
-absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step) {
+absl::Status StorePin(Connection& connection, int64_t job, int64_t step, bool pinned) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("UPDATE checkpoints SET pinned = ?3 WHERE job = ?1 AND step = ?2"));
+  return statement.Bind(job).Bind(step).Bind(static_cast<int64_t>(pinned)).Run();
+}
+
+absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step,
+                              bool even_if_pinned) {
+  LORSA_ASSIGN_OR_RETURN(const bool pinned, IsPinned(connection, job, step));
+  if (pinned && !even_if_pinned) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the checkpoint ", CheckpointId(step), " is pinned; unpin it first"));
+  }
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
       connection.Prepare("DELETE FROM checkpoints WHERE job = ?1 AND step = ?2"));

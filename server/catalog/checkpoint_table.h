@@ -22,7 +22,12 @@ absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connection,
                                                             absl::string_view job_id);
 
-absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step);
+// Nothing happens to a checkpoint that is not there.
+absl::Status StorePin(Connection& connection, int64_t job, int64_t step, bool pinned);
+
+// FAILED_PRECONDITION if it is pinned, unless that shall not count.
+absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step,
+                              bool even_if_pinned);
 
 }  // namespace lorsa::server
 

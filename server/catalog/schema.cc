@@ -76,6 +76,8 @@ CREATE TABLE checkpoints (
   create_time INTEGER NOT NULL,
   files BLOB NOT NULL,           -- Checkpoint with nothing but its files
   fvu REAL,
+  scheduled INTEGER NOT NULL,    -- 0 or 1
+  pinned INTEGER NOT NULL,       -- 0 or 1
   PRIMARY KEY (job, step)
 ) STRICT, WITHOUT ROWID;
 
@@ -85,15 +87,22 @@ CREATE TABLE activation_sets (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
+// From version 1. Of its checkpoints it is not known any more whether they were scheduled; nearly
+// all were.
+constexpr char kUpgradeFrom1[] = R"sql(
+ALTER TABLE checkpoints ADD COLUMN scheduled INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE checkpoints ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 absl::StatusOr<int64_t> UserVersion(Connection& connection) {
   LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare("PRAGMA user_version"));
   LORSA_RETURN_IF_ERROR(statement.Step().status());
   return statement.Int(0);
 }
 
-absl::Status CreateTables(Connection& connection) {
+absl::Status Change(Connection& connection, absl::string_view statements) {
   const absl::Status status = connection.Execute(absl::StrCat(
-      "BEGIN IMMEDIATE;", kTables, "PRAGMA user_version = ", kSchemaVersion, "; COMMIT;"));
+      "BEGIN IMMEDIATE;", statements, "PRAGMA user_version = ", kSchemaVersion, "; COMMIT;"));
   if (!status.ok() && connection.in_transaction()) {
     connection.Execute("ROLLBACK").IgnoreError();  // The first error is the one to report.
   }
@@ -110,7 +119,8 @@ absl::Status PrepareSchema(Connection& connection) {
                                                       "; start the newer lorsad that wrote it"));
   }
   LORSA_RETURN_IF_ERROR(connection.Execute("PRAGMA journal_mode = WAL"));
-  return version == kSchemaVersion ? absl::OkStatus() : CreateTables(connection);
+  if (version == kSchemaVersion) return absl::OkStatus();
+  return Change(connection, version == 1 ? kUpgradeFrom1 : kTables);
 }
 
 }  // namespace lorsa::server

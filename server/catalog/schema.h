@@ -8,9 +8,10 @@
 namespace lorsa::server {
 
 // Version of the tables that this program reads and writes, kept in the file's user_version.
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
-// Makes the tables in an empty file, in one transaction, and turns on WAL. FAILED_PRECONDITION,
+// Makes the tables in an empty file, or brings those of an older version up to this one, each in
+// one transaction, and turns on WAL. FAILED_PRECONDITION,
 // leaving the file untouched, if a newer program wrote it.
 absl::Status PrepareSchema(Connection& connection);
 

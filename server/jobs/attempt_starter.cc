@@ -43,6 +43,10 @@ absl::Status AttemptStarter::Start(const JobRecord& job) {
   const AttemptKey attempt{job.id, job.job.attempt() + 1};
   const std::string token = absl::BytesToHexString(env_.random_bytes(kTokenBytes));
   RemoveEarlierStaging(attempt);                                                         // 1
+  // There is one if a start was cut off before 2, or the catalog is an older copy: its outcome is
+  // not this attempt's.
+  LORSA_RETURN_IF_ERROR(
+      env_.fs.RemoveAll(env_.layout.AttemptFolder(attempt.job_id, attempt.attempt)));    // 1
   LORSA_RETURN_IF_ERROR(PrepareFolders(attempt));                                        // 1
   LORSA_RETURN_IF_ERROR(WriteBootstrap(attempt, token));                                 // 1
   LORSA_RETURN_IF_ERROR(CommitChange(env_, job.id, BeginAttempt(job, token)).status());  // 2
@@ -84,6 +88,8 @@ absl::Status AttemptStarter::WriteBootstrap(const AttemptKey& attempt, const std
   bootstrap.set_endpoint_file(env_.layout.EndpointFile());
   bootstrap.set_staging_folder(env_.layout.StagingFolder(attempt.job_id, attempt.attempt));
   bootstrap.set_outcome_file(env_.layout.OutcomeFile(attempt.job_id, attempt.attempt));
+  bootstrap.set_checkpoints_folder(env_.layout.CheckpointsFolder(attempt.job_id));
+  bootstrap.set_rollbacks_file(env_.layout.RollbacksFile(attempt.job_id));
   std::string text;
   google::protobuf::TextFormat::PrintToString(bootstrap, &text);
   return WriteFileAtomically(env_.fs, env_.layout.BootstrapFile(attempt.job_id, attempt.attempt),

@@ -40,11 +40,20 @@ bool IsFolderOf(FileSystem& fs, const std::string& folder, const v1::Checkpoint&
   return sha256.ok() && *sha256 == ManifestSha256(checkpoint);
 }
 
+RetainedCheckpoint ForRetention(const v1::Checkpoint& checkpoint) {
+  RetainedCheckpoint retained{.step = checkpoint.step(),
+                              .tokens = checkpoint.tokens(),
+                              .scheduled = checkpoint.scheduled(),
+                              .pinned = checkpoint.pinned()};
+  if (checkpoint.has_fvu()) retained.fvu = checkpoint.fvu();
+  return retained;
+}
+
 }  // namespace
 
 absl::Status CheckpointPublisher::Publish(const AttemptKey& attempt,
                                           const v1::CheckpointStaged& staged,
-                                          int keep_checkpoints) {
+                                          const RetentionPolicy& retention) {
   if (staged.step() < 0 || staged.folder() != CheckpointId(staged.step())) {
     return absl::InvalidArgumentError("a staged folder must be named for its step: step-000001000");
   }
@@ -64,8 +73,7 @@ absl::Status CheckpointPublisher::Publish(const AttemptKey& attempt,
   LORSA_RETURN_IF_ERROR(stored);
   env_.watchers.Notify(attempt.job_id, kJobEvent);
   // 6 is housekeeping: the checkpoint is published whatever comes of it.
-  if (absl::Status kept = ApplyRetention(attempt.job_id, staged.step(), keep_checkpoints);
-      !kept.ok()) {
+  if (absl::Status kept = ApplyRetention(attempt.job_id, staged.step(), retention); !kept.ok()) {
     spdlog::warn("event=retention_failed job={} attempt={} error=\"{}\"", attempt.job_id,
                  attempt.attempt, kept.ToString());
   }
@@ -141,15 +149,16 @@ absl::Status CheckpointPublisher::TakeBack(const std::string& job_id, int64_t st
 }
 
 absl::Status CheckpointPublisher::ApplyRetention(const std::string& job_id, int64_t published_step,
-                                                 int keep_checkpoints) {
+                                                 const RetentionPolicy& retention) {
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
                          env_.catalog.ListCheckpoints(job_id));
-  const size_t newest = std::min(all.size(), static_cast<size_t>(std::max(keep_checkpoints, 1)));
-  for (size_t i = 0; i < all.size() - newest; ++i) {
-    if (all[i].best()) continue;
-    LORSA_RETURN_IF_ERROR(env_.catalog.DeleteCheckpoint(job_id, all[i].step()));
-    const std::string name = CheckpointId(all[i].step());
-    LORSA_RETURN_IF_ERROR(MoveToTrash(job_id, name, name));
+  std::vector<RetainedCheckpoint> checkpoints;
+  for (const v1::Checkpoint& checkpoint : all) checkpoints.push_back(ForRetention(checkpoint));
+  for (const int64_t step : CheckpointsToDelete(checkpoints, retention)) {
+    const absl::Status deleted = env_.catalog.DeleteCheckpoint(job_id, step);
+    if (absl::IsFailedPrecondition(deleted)) continue;  // Pinned meanwhile.
+    LORSA_RETURN_IF_ERROR(deleted);
+    LORSA_RETURN_IF_ERROR(MoveToTrash(job_id, CheckpointId(step), CheckpointId(step)));
   }
   LORSA_RETURN_IF_ERROR(Sweep(job_id, published_step));
   return env_.fs.RemoveAll(env_.layout.TrashFolder(job_id));
@@ -194,6 +203,31 @@ absl::Status CheckpointPublisher::RestoreFromTrash(const std::string& job_id, in
   if (!exists) return absl::OkStatus();
   LORSA_RETURN_IF_ERROR(env_.fs.Rename(trashed, env_.layout.CheckpointFolder(job_id, step)));
   return env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(job_id));
+}
+
+absl::StatusOr<bool> CheckpointPublisher::RemoveIfDamaged(const AttemptKey& attempt, int64_t step) {
+  absl::MutexLock lock(&mu_);
+  LORSA_RETURN_IF_ERROR(CheckCurrent(attempt));
+  const absl::StatusOr<v1::Checkpoint> published = env_.catalog.GetCheckpoint(attempt.job_id, step);
+  if (absl::IsNotFound(published.status())) return false;
+  LORSA_RETURN_IF_ERROR(published.status());
+  const std::string folder = env_.layout.CheckpointFolder(attempt.job_id, step);
+  const absl::Status status =
+      VerifyCheckpointFiles(env_.fs, folder, ManifestSha256(*published)).status();
+  if (!IsDamage(status)) return status.ok() ? absl::StatusOr<bool>(false) : status;
+  spdlog::warn("event=checkpoint_damaged job={} attempt={} step={} error=\"{}\"", attempt.job_id,
+               attempt.attempt, step, status.ToString());
+  LORSA_RETURN_IF_ERROR(
+      env_.catalog.DeleteCheckpoint(attempt.job_id, step, /*even_if_pinned=*/true));
+  const std::string damaged = env_.layout.DamagedFolder(attempt.job_id);
+  const std::string target = JoinPath(damaged, CheckpointId(step));
+  LORSA_ASSIGN_OR_RETURN(const bool exists, env_.fs.Exists(folder));
+  if (!exists) return true;
+  LORSA_RETURN_IF_ERROR(env_.fs.CreateDirectories(damaged));
+  LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(target));
+  LORSA_RETURN_IF_ERROR(env_.fs.Rename(folder, target));
+  LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(attempt.job_id)));
+  return true;
 }
 
 absl::StatusOr<std::vector<std::string>> CheckpointPublisher::PublishedFolders(

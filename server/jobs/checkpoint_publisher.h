@@ -15,9 +15,9 @@
 //      checkpoints/; both parent folders are fsynced, also if an earlier try renamed it.
 //   5. The catalog stores the checkpoint and its event, if the attempt is still current. If it is
 //      not, the folder goes to the trash, and what it displaced comes back from there.
-//   6. Retention: all but the newest keep_checkpoints and the best are deleted from the catalog,
-//      then moved to the trash. What the catalog knows and only the trash has comes back; what it
-//      does not know is moved to the trash. The trash is emptied.
+//   6. Retention: those that the rule (job_spec/retention.h) does not keep are deleted from the
+//      catalog, then moved to the trash. What the catalog knows and only the trash has comes back;
+//      what it does not know is moved to the trash. The trash is emptied.
 // A crash between 4 and 5 leaves a folder that the catalog does not know: the worker asks again and
 // 3 finds it in place, or 6 of a later publication moves it away and brings back what 4 displaced.
 // A crash within 6 leaves folders that the next 6 deals with.
@@ -31,6 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "job_spec/retention.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/catalog/catalog.h"
@@ -47,7 +48,12 @@ class CheckpointPublisher {
   // RESOURCE_EXHAUSTED or UNAVAILABLE for a disk that may recover; ABORTED for an attempt that is
   // no longer current.
   absl::Status Publish(const AttemptKey& attempt, const v1::CheckpointStaged& staged,
-                       int keep_checkpoints);
+                       const RetentionPolicy& retention);
+
+  // Looks at a published checkpoint that a worker could not use. If it is damaged, it is taken off
+  // the list and its folder moved to damaged/, for people to look at; the pin does not hold it.
+  // Whether it was.
+  absl::StatusOr<bool> RemoveIfDamaged(const AttemptKey& attempt, int64_t step);
 
   // Folders of the job's published checkpoints, newest first.
   absl::StatusOr<std::vector<std::string>> PublishedFolders(const std::string& job_id) const;
@@ -65,7 +71,7 @@ class CheckpointPublisher {
   // 5. Undoes 4.
   absl::Status TakeBack(const std::string& job_id, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyRetention(const std::string& job_id, int64_t published_step,  // 6
-                              int keep_checkpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+                              const RetentionPolicy& retention) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 6. Makes the folders those of the catalog's checkpoints, but for `published_step`.
   absl::Status Sweep(const std::string& job_id, int64_t published_step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

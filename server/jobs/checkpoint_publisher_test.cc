@@ -91,7 +91,7 @@ class CheckpointPublisherTest : public JobsTest {
                                    .now = env.now,
                                    .uptime = env.uptime,
                                    .random_bytes = env.random_bytes});
-    return publisher.Publish(worker.attempt, staged, 100);
+    return publisher.Publish(worker.attempt, staged, {.keep_checkpoints = 100});
   }
   std::string StagedFolder(const FakeWorker& worker, const v1::CheckpointStaged& staged) {
     return DirectoryOf(StagedFile(worker, staged));
@@ -341,6 +341,49 @@ TEST_F(CheckpointPublisherTest, KeepsTheNewestAndTheBest) {
   EXPECT_THAT(fs_.List(Layout().CheckpointsFolder("demo")).value(),
               ElementsAre("step-000000010", "step-000000030", "step-000000040"));
   EXPECT_FALSE(fs_.Exists(Layout().TrashFolder("demo")).value());
+}
+
+TEST_F(CheckpointPublisherTest, ThePinnedAreKeptUntilTheyAreUnpinned) {
+  FakeWorker worker = Run("demo");  // keep_checkpoints: 2
+  ASSERT_EQ(Publish(worker, Stage(worker, 0)).error(), "");
+  ASSERT_TRUE(catalog_->PinCheckpoint("demo", 0, true)->pinned());
+  for (const int64_t step : {10, 20, 30}) {
+    ASSERT_EQ(Publish(worker, Stage(worker, step)).error(), "");
+  }
+  EXPECT_THAT(Steps(), ElementsAre(0, 20, 30));
+  EXPECT_TRUE(absl::IsFailedPrecondition(catalog_->DeleteCheckpoint("demo", 0)));
+  EXPECT_FALSE(catalog_->PinCheckpoint("demo", 0, false)->pinned());
+  EXPECT_TRUE(absl::IsNotFound(catalog_->PinCheckpoint("demo", 10, true).status()));
+  ASSERT_EQ(Publish(worker, Stage(worker, 40)).error(), "");
+  EXPECT_THAT(Steps(), ElementsAre(30, 40));
+}
+
+TEST_F(CheckpointPublisherTest, APinOutlivesTheReplacementOfItsCheckpoint) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  ASSERT_TRUE(catalog_->PinCheckpoint("demo", 10, true).ok());
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "xyz", 0.5)).error(), "");
+  EXPECT_EQ(Weights(10), "xyz");
+  EXPECT_TRUE(catalog_->GetCheckpoint("demo", 10)->pinned());
+}
+
+TEST_F(CheckpointPublisherTest, WhatAWorkerFoundDamagedLeavesTheListIfItIs) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  ASSERT_EQ(Publish(worker, Stage(worker, 20, "def")).error(), "");
+  v1::WorkerMessage message;
+  message.mutable_warning()->set_message("step 20 is damaged");
+  message.mutable_warning()->set_damaged_step(20);
+  ASSERT_TRUE(Say(worker, message).ok());  // The worker is wrong.
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  std::ofstream(JoinPath(Folder(20), "lorsa.safetensors")) << "xxx";
+  ASSERT_TRUE(Say(worker, message).ok());
+  EXPECT_THAT(Steps(), ElementsAre(10));
+  EXPECT_FALSE(fs_.Exists(Folder(20)).value());
+  EXPECT_TRUE(fs_.Exists(JoinPath(Layout().DamagedFolder("demo"), "step-000000020")).value());
+  const auto events = catalog_->ListEvents("demo", 0, 100);
+  EXPECT_EQ(events->back().reason(), "WARNING");
+  EXPECT_EQ(events->back().message(), "step 20 is damaged");
 }
 
 // A crash between the two left a folder that no later retention saw.

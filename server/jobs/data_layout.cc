@@ -48,6 +48,14 @@ std::string DataLayout::TrashFolder(absl::string_view job_id) const {
   return JoinPath(JobFolder(job_id), "trash");
 }
 
+std::string DataLayout::DamagedFolder(absl::string_view job_id) const {
+  return JoinPath(JobFolder(job_id), "damaged");
+}
+
+std::string DataLayout::RollbacksFile(absl::string_view job_id) const {
+  return JoinPath(JobFolder(job_id), "rollbacks.json");
+}
+
 std::string CheckpointId(int64_t step) { return absl::StrFormat("step-%09d", step); }
 
 }  // namespace lorsa::server

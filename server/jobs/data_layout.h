@@ -1,6 +1,6 @@
 // Where things lie below the data folder. Paths are built from validated ids and numbers only.
 //
-//   lock                        held by the running server (see data_folder_lock.h)
+//   lock                        held by the running server (see base/folder_lock.h)
 //   endpoint                    "host:port" of the running server
 //   catalog.sqlite              see catalog/catalog.h
 //   jobs/ID/
@@ -11,6 +11,9 @@
 //       staging/step-…/         checkpoints in the making; removed when the next attempt begins
 //     checkpoints/step-…/       published checkpoints
 //     trash/                    what is being removed
+//     damaged/step-…/           checkpoints that did not verify when a worker wanted them
+//     rollbacks.json            written by workers: the steps whose batches are left out since they
+//                               made numbers that are not finite
 #ifndef LORSA_SERVER_JOBS_DATA_LAYOUT_H_
 #define LORSA_SERVER_JOBS_DATA_LAYOUT_H_
 
@@ -40,6 +43,8 @@ class DataLayout {
   std::string CheckpointsFolder(absl::string_view job_id) const;
   std::string CheckpointFolder(absl::string_view job_id, int64_t step) const;
   std::string TrashFolder(absl::string_view job_id) const;
+  std::string DamagedFolder(absl::string_view job_id) const;
+  std::string RollbacksFile(absl::string_view job_id) const;
 
  private:
   std::string root_;

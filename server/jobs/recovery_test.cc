@@ -46,6 +46,18 @@ TEST_F(RecoveryTest, NextAttemptRemovesWhatEarlierOnesLeftStaged) {
   EXPECT_TRUE(fs_.Exists(Layout().BootstrapFile("demo", 1)).value());
 }
 
+// An outcome file of an attempt that a restored catalog forgot ended the new one of its number.
+TEST_F(RecoveryTest, ANewAttemptBeginsWithoutWhatAnotherOfItsNumberLeft) {
+  FakeWorker forgotten;
+  forgotten.bootstrap.set_outcome_file(Layout().OutcomeFile("demo", 1));
+  ASSERT_TRUE(fs_.CreateDirectories(Layout().AttemptFolder("demo", 1)).ok());
+  LeaveOutcomeFile(forgotten, v1::WorkerOutcome::KIND_SUCCEEDED);
+  Run("demo");
+  launcher_.EndLast();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+}
+
 TEST_F(RecoveryTest, BackoffDoublesUpToItsBound) {
   options_.max_recoveries = 10;
   options_.max_backoff = absl::Seconds(5);

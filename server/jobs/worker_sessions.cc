@@ -21,6 +21,7 @@ constexpr int kMaxPointsPerBatch = 256;
 constexpr size_t kMaxValuesPerPoint = 64;
 constexpr size_t kMaxValueNameBytes = 64;
 constexpr size_t kMaxConditionBytes = 64;
+constexpr size_t kMaxWarningBytes = 2048;
 constexpr int64_t kMaxTimeSeconds = int64_t{1} << 33;  // The catalog keeps nanoseconds in 64 bits.
 
 absl::Status CheckPoint(const v1::MetricPoint& point) {
@@ -88,6 +89,18 @@ JobDecision ConditionDecision(const AttemptKey& attempt, const std::string& wait
                                     ? "the worker goes on"
                                     : absl::StrCat("the worker waits: ", waiting_for)};
   };
+}
+
+JobDecision WarningDecision(const AttemptKey& attempt, const std::string& message) {
+  return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
+    if (!IsCurrent(job, attempt)) return StaleAttempt(attempt);
+    return JobChange{.reason = "WARNING", .message = message};
+  };
+}
+
+RetentionPolicy RetentionOf(const v1::TrainingSpec& spec) {
+  return {.keep_checkpoints = spec.keep_checkpoints(),
+          .keep_every_tokens = static_cast<int64_t>(spec.keep_every_tokens())};
 }
 
 // The time that the server takes for a message (reading a large checkpoint) is not the worker's
@@ -186,9 +199,11 @@ absl::Status WorkerSessions::Handle(const AttemptKey& attempt, const v1::WorkerM
       return HandleCheckpoint(attempt, message.checkpoint(), connection);
     case v1::WorkerMessage::kOutcome:
       return HandleOutcome(attempt, message.outcome(), connection);
+    case v1::WorkerMessage::kWarning:
+      return HandleWarning(attempt, message.warning());
     default:
       return absl::InvalidArgumentError(
-          "after hello a worker sends heartbeat, metrics, checkpoint or outcome");
+          "after hello a worker sends heartbeat, metrics, checkpoint, warning or outcome");
   }
 }
 
@@ -226,7 +241,7 @@ absl::Status WorkerSessions::HandleCheckpoint(const AttemptKey& attempt,
                                               WorkerConnection& connection) {
   LORSA_ASSIGN_OR_RETURN(const JobRecord job, env_.catalog.GetJob(attempt.job_id));
   const absl::Status status =
-      publisher_.Publish(attempt, staged, job.job.resolved_spec().keep_checkpoints());
+      publisher_.Publish(attempt, staged, RetentionOf(job.job.resolved_spec()));
   if (absl::IsAborted(status)) return StaleAttempt(attempt);
   v1::ServerMessage answer;
   v1::CheckpointPublished& published = *answer.mutable_checkpoint_published();
@@ -238,6 +253,23 @@ absl::Status WorkerSessions::HandleCheckpoint(const AttemptKey& attempt,
     published.set_retriable(absl::IsResourceExhausted(status) || absl::IsUnavailable(status));
   }
   connection.Send(std::move(answer));
+  return absl::OkStatus();
+}
+
+// The event is a courtesy: an error of the disk does not end the session.
+absl::Status WorkerSessions::HandleWarning(const AttemptKey& attempt,
+                                           const v1::WorkerWarning& warning) {
+  const std::string message = Utf8Prefix(warning.message(), kMaxWarningBytes);
+  const absl::Status told =
+      CommitChange(env_, attempt.job_id, WarningDecision(attempt, message)).status();
+  if (absl::IsFailedPrecondition(told)) return told;
+  if (!warning.has_damaged_step()) return absl::OkStatus();
+  const absl::Status removed = publisher_.RemoveIfDamaged(attempt, warning.damaged_step()).status();
+  if (absl::IsAborted(removed)) return StaleAttempt(attempt);
+  if (!removed.ok()) {
+    spdlog::warn("event=damage_not_removed job={} attempt={} step={} error=\"{}\"", attempt.job_id,
+                 attempt.attempt, warning.damaged_step(), removed.ToString());
+  }
   return absl::OkStatus();
 }
 

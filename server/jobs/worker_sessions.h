@@ -49,6 +49,7 @@ class WorkerSessions final : public WorkerTokenVerifier {
                              WorkerConnection& connection);
   absl::Status HandleCheckpoint(const AttemptKey& attempt, const v1::CheckpointStaged& staged,
                                 WorkerConnection& connection);
+  absl::Status HandleWarning(const AttemptKey& attempt, const v1::WorkerWarning& warning);
   absl::Status HandleOutcome(const AttemptKey& attempt, const v1::WorkerOutcome& outcome,
                              WorkerConnection& connection);
 

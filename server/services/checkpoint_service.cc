@@ -86,6 +86,24 @@ grpc::ServerUnaryReactor* CheckpointService::GetCheckpoint(grpc::CallbackServerC
                     [this](const auto& request, auto& response) { return Get(request, response); });
 }
 
+grpc::ServerUnaryReactor* CheckpointService::PinCheckpoint(grpc::CallbackServerContext* context,
+                                                           const v1::PinCheckpointRequest* request,
+                                                           v1::Checkpoint* response) {
+  return ServeUnary(env_.runtime, "lorsa.v1.CheckpointService.PinCheckpoint", context, request,
+                    response, [this](const auto& request, auto& response) {
+                      return SetPinned(request.name(), true, response);
+                    });
+}
+
+grpc::ServerUnaryReactor* CheckpointService::UnpinCheckpoint(
+    grpc::CallbackServerContext* context, const v1::UnpinCheckpointRequest* request,
+    v1::Checkpoint* response) {
+  return ServeUnary(env_.runtime, "lorsa.v1.CheckpointService.UnpinCheckpoint", context, request,
+                    response, [this](const auto& request, auto& response) {
+                      return SetPinned(request.name(), false, response);
+                    });
+}
+
 grpc::ServerWriteReactor<v1::FileChunk>* CheckpointService::ReadFile(
     grpc::CallbackServerContext* context, const v1::ReadFileRequest* request) {
   return ServeStream<v1::FileChunk>(env_.runtime, "lorsa.v1.CheckpointService.ReadFile", context,
@@ -102,16 +120,25 @@ absl::Status CheckpointService::List(const v1::ListCheckpointsRequest& request,
 
 absl::Status CheckpointService::Get(const v1::GetCheckpointRequest& request,
                                     v1::Checkpoint& response) {
-  LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseName(request.name()));
-  if (name.checkpoint_id == "best") {
-    LORSA_ASSIGN_OR_RETURN(response, Best(name.job_id));
-  } else if (name.checkpoint_id == "latest") {
-    LORSA_ASSIGN_OR_RETURN(response, Latest(name.job_id));
-  } else {
-    LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id));
-    LORSA_ASSIGN_OR_RETURN(response, env_.catalog.GetCheckpoint(name.job_id, step));
-  }
+  LORSA_ASSIGN_OR_RETURN(response, Find(request.name()));
   return absl::OkStatus();
+}
+
+absl::Status CheckpointService::SetPinned(const std::string& name, bool pinned,
+                                          v1::Checkpoint& response) {
+  LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, Find(name));
+  LORSA_ASSIGN_OR_RETURN(const CheckpointName parsed, ParseName(checkpoint.name()));
+  LORSA_ASSIGN_OR_RETURN(response,
+                         env_.catalog.PinCheckpoint(parsed.job_id, checkpoint.step(), pinned));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Checkpoint> CheckpointService::Find(const std::string& text) {
+  LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseName(text));
+  if (name.checkpoint_id == "best") return Best(name.job_id);
+  if (name.checkpoint_id == "latest") return Latest(name.job_id);
+  LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id));
+  return env_.catalog.GetCheckpoint(name.job_id, step);
 }
 
 absl::StatusOr<v1::Checkpoint> CheckpointService::Best(const std::string& job_id) {

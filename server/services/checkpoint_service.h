@@ -37,11 +37,20 @@ class CheckpointService final : public v1::CheckpointService::CallbackService {
                                           v1::Checkpoint* response) override;
   grpc::ServerWriteReactor<v1::FileChunk>* ReadFile(grpc::CallbackServerContext* context,
                                                     const v1::ReadFileRequest* request) override;
+  grpc::ServerUnaryReactor* PinCheckpoint(grpc::CallbackServerContext* context,
+                                          const v1::PinCheckpointRequest* request,
+                                          v1::Checkpoint* response) override;
+  grpc::ServerUnaryReactor* UnpinCheckpoint(grpc::CallbackServerContext* context,
+                                            const v1::UnpinCheckpointRequest* request,
+                                            v1::Checkpoint* response) override;
 
  private:
   absl::Status List(const v1::ListCheckpointsRequest& request,
                     v1::ListCheckpointsResponse& response);
   absl::Status Get(const v1::GetCheckpointRequest& request, v1::Checkpoint& response);
+  absl::Status SetPinned(const std::string& name, bool pinned, v1::Checkpoint& response);
+  // By step, best or latest.
+  absl::StatusOr<v1::Checkpoint> Find(const std::string& name);
   // jobs/JOB/checkpoints/best and …/latest.
   absl::StatusOr<v1::Checkpoint> Best(const std::string& job_id);
   absl::StatusOr<v1::Checkpoint> Latest(const std::string& job_id);

@@ -76,6 +76,17 @@ class CheckpointServiceTest : public ServicesTest {
     return stub_->GetCheckpoint(&context, request, &checkpoint);
   }
 
+  template <typename PinRequest>
+  grpc::Status Pin(grpc::Status (v1::CheckpointService::Stub::*method)(grpc::ClientContext*,
+                                                                       const PinRequest&,
+                                                                       v1::Checkpoint*),
+                   const std::string& name, v1::Checkpoint& checkpoint) {
+    grpc::ClientContext context;
+    PinRequest request;
+    request.set_name(name);
+    return (stub_.get()->*method)(&context, request, &checkpoint);
+  }
+
   static v1::ReadFileRequest Request(int64_t offset, int64_t limit,
                                      const std::string& file = "lorsa.safetensors") {
     v1::ReadFileRequest request;
@@ -237,6 +248,29 @@ TEST_F(CheckpointServiceTest, LinksAreNotFollowed) {
   std::filesystem::remove(WeightsPath());
   std::filesystem::create_symlink(folder_ + "/same", WeightsPath());
   EXPECT_EQ(Read(Request(0, 0)).status.error_code(), grpc::StatusCode::ABORTED);
+}
+
+TEST_F(CheckpointServiceTest, PinsAndUnpinsByStepAndByBest) {
+  using Stub = v1::CheckpointService::Stub;
+  const AttemptKey attempt = RunningJob("demo");
+  Publish(attempt, 100, 0.3);
+  Publish(attempt, 200, 0.4);
+  v1::Checkpoint checkpoint;
+  ASSERT_TRUE(Pin(&Stub::PinCheckpoint, "jobs/demo/checkpoints/best", checkpoint).ok());
+  EXPECT_EQ(checkpoint.step(), 100);
+  EXPECT_TRUE(checkpoint.pinned());
+  EXPECT_TRUE(checkpoint.best());
+  ASSERT_TRUE(Get("jobs/demo/checkpoints/step-000000200", checkpoint).ok());
+  EXPECT_FALSE(checkpoint.pinned());
+  const std::string name = "jobs/demo/checkpoints/step-000000100";
+  ASSERT_TRUE(Pin(&Stub::PinCheckpoint, name, checkpoint).ok());  // again
+  ASSERT_TRUE(Pin(&Stub::UnpinCheckpoint, name, checkpoint).ok());
+  EXPECT_FALSE(checkpoint.pinned());
+  EXPECT_EQ(
+      Pin(&Stub::PinCheckpoint, "jobs/demo/checkpoints/step-000000300", checkpoint).error_code(),
+      grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Pin(&Stub::UnpinCheckpoint, "jobs/demo", checkpoint).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 }  // namespace
