@@ -36,7 +36,7 @@ struct LearningRates {
 // What a step changed, as Euclidean norms over all parameters that have a rate.
 struct AdamReport {
   double update_norm = 0;     // of what was added to the parameters
-  double parameter_norm = 0;  // of the parameters after it
+  double parameter_norm = 0;  // of the parameters after it; not finite if one of them is not
 };
 
 // One step of `parameters` in place by the gradients times `gradient_factor` (of clipping). A group

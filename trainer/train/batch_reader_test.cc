@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 class BatchReaderTest : public testing::Test {
  protected:
-  BatchReader HeldOut() { return {config_, host_, *host_.OpenHeldOut(), at::kCPU}; }
+  BatchReader HeldOut() { return {config_, *host_.OpenHeldOut(), at::kCPU}; }
 
   SyntheticSet set_ = MakeSyntheticSet(131);  // 3 for training, 128 held out
   TrainConfig config_ = SyntheticConfig(set_);
@@ -28,7 +28,9 @@ TEST_F(BatchReaderTest, ActivationsAreScaledAndMasksKept) {
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_THAT(loaded->sequences, ElementsAre(3, 4));
   EXPECT_EQ(loaded->targets, 10);
-  EXPECT_GT(loaded->waited, absl::ZeroDuration());
+  const at::Tensor targets = loaded->batch.y.narrow(1, 1, 5).flatten(0, 1).to(at::kDouble);
+  EXPECT_NEAR(loaded->target_variance, (targets - targets.mean(0)).square().sum().item<double>(),
+              1e-9);
   const at::Tensor raw = at::from_blob(set_.sequences[4].mhsa_output.data(), {6, 8}, at::kFloat);
   EXPECT_TRUE(loaded->batch.y[1].allclose(raw * config_.output_scale()));
   EXPECT_EQ(loaded->batch.mask[0].sum().item<int64_t>(), 5);
@@ -64,7 +66,7 @@ TEST_F(BatchReaderTest, HalfPrecisionIsReadByItsType) {
     }
     const TrainConfig config = SyntheticConfig(half);
     FakeHost host(half, 0, scratch_.Path("half"));
-    BatchReader reader(config, host, *host.OpenHeldOut(), at::kCPU);
+    BatchReader reader(config, *host.OpenHeldOut(), at::kCPU);
     const auto loaded = reader.Next(1);
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     EXPECT_TRUE(loaded->batch.x[0].allclose(expected * config.input_scale()));

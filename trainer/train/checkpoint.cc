@@ -18,14 +18,18 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/base/casts.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "base/json_fields.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "trainer/kernels/block_gemm.h"
 #include "trainer/kernels/loops.h"
 #include "trainer/lorsa/tensor_file.h"
+#include "trainer/train/rollback.h"
 
 namespace lorsa::trainer {
 namespace {
@@ -36,7 +40,6 @@ constexpr char kWeightsFile[] = "lorsa.safetensors";
 constexpr char kConfigFile[] = "config.json";
 constexpr char kStateFile[] = "state.safetensors";
 constexpr char kCountsFile[] = "state.json";
-constexpr char kManifestFile[] = "manifest.json";
 constexpr const char* kListedFiles[] = {kWeightsFile, kConfigFile, kStateFile, kCountsFile};
 
 constexpr char kManifestFormat[] = "lorsa-checkpoint-manifest";
@@ -59,10 +62,25 @@ absl::Status Damaged(const std::string& path, absl::string_view what) {
 
 // --- Writing ---
 
+bool AllFinite(const at::Tensor& tensor) {
+  if (!tensor.is_floating_point()) return true;
+  if (tensor.scalar_type() != at::kFloat || !tensor.is_cpu() || !tensor.is_contiguous()) {
+    return tensor.isfinite().all().item<bool>();
+  }
+  // By hand: libtorch would share the pass out among threads that training needs.
+  constexpr uint32_t kExponent = 0x7f800000;
+  const auto* const data = static_cast<const float*>(tensor.const_data_ptr());
+  uint32_t not_finite = 0;
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    not_finite |= (absl::bit_cast<uint32_t>(data[i]) & kExponent) == kExponent;
+  }
+  return not_finite == 0;
+}
+
 absl::Status CheckFinite(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
-    if (!tensor.isfinite().all().item<bool>()) {
-      return absl::AbortedError(absl::StrCat(
+    if (!AllFinite(tensor)) {
+      return NotFiniteError(absl::StrCat(
           name, " has NaN or Inf, so no checkpoint is made; lower the learning rate."));
     }
   }
@@ -103,24 +121,21 @@ absl::StatusOr<std::string> FormatManifest(FileSystem& fs, const std::string& pa
 }
 
 absl::StatusOr<std::string> WriteFolder(FileSystem& fs, const std::string& path,
-                                        const Checkpoint& checkpoint, absl::Time created) {
-  const LorsaConfig& lorsa = checkpoint.config.lorsa;
-  const NamedTensors weights = WeightTensors(lorsa, checkpoint.state);
-  const NamedTensors state = StateTensors(lorsa, checkpoint.state);
-  LORSA_RETURN_IF_ERROR(CheckFinite(weights));  // 1
-  LORSA_RETURN_IF_ERROR(CheckFinite(state));
+                                        const CheckpointContents& contents, absl::Time created) {
+  LORSA_RETURN_IF_ERROR(CheckFinite(contents.weights));  // 1
+  LORSA_RETURN_IF_ERROR(CheckFinite(contents.state));
   LORSA_RETURN_IF_ERROR(fs.RemoveAll(path));  // 2
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(path));
-  LORSA_RETURN_IF_ERROR(WriteTensorFile(fs, JoinPath(path, kWeightsFile), weights));  // 3
-  LORSA_RETURN_IF_ERROR(WriteTensorFile(fs, JoinPath(path, kStateFile), state));
+  LORSA_RETURN_IF_ERROR(WriteTensorFile(fs, JoinPath(path, kWeightsFile), contents.weights));  // 3
+  LORSA_RETURN_IF_ERROR(WriteTensorFile(fs, JoinPath(path, kStateFile), contents.state));
   LORSA_RETURN_IF_ERROR(
-      WriteText(fs, JoinPath(path, kConfigFile), FormatCheckpointConfig(checkpoint.config)));
+      WriteText(fs, JoinPath(path, kConfigFile), FormatCheckpointConfig(contents.config)));
   LORSA_RETURN_IF_ERROR(
-      WriteText(fs, JoinPath(path, kCountsFile), FormatTrainingCounts(checkpoint.state.counts)));
+      WriteText(fs, JoinPath(path, kCountsFile), FormatTrainingCounts(contents.counts)));
   LORSA_ASSIGN_OR_RETURN(const std::string manifest,
-                         FormatManifest(fs, path, checkpoint.environment, created));
-  LORSA_RETURN_IF_ERROR(WriteText(fs, JoinPath(path, kManifestFile), manifest));  // 4
-  LORSA_RETURN_IF_ERROR(fs.SyncDirectory(path));                                  // 5
+                         FormatManifest(fs, path, contents.environment, created));
+  LORSA_RETURN_IF_ERROR(WriteText(fs, JoinPath(path, kCheckpointManifestFile), manifest));  // 4
+  LORSA_RETURN_IF_ERROR(fs.SyncDirectory(path));                                            // 5
   return Sha256Hex(manifest);
 }
 
@@ -188,20 +203,42 @@ Environment CurrentEnvironment(int64_t ranks) {
           .torch = TORCH_VERSION};
 }
 
+CheckpointContents ContentsOf(const Checkpoint& checkpoint) {
+  const LorsaConfig& lorsa = checkpoint.config.lorsa;
+  return {.config = checkpoint.config,
+          .weights = WeightTensors(lorsa, checkpoint.state),
+          .state = StateTensors(lorsa, checkpoint.state),
+          .counts = checkpoint.state.counts,
+          .environment = checkpoint.environment};
+}
+
 std::string CheckpointFolderName(int64_t step) { return absl::StrFormat("step-%09d", step); }
 
+int64_t StepOfCheckpointFolder(absl::string_view path) {
+  const absl::string_view name = path.substr(path.rfind('/') + 1);
+  absl::string_view digits = name;
+  int64_t step = 0;
+  const bool parsed = absl::ConsumePrefix(&digits, "step-") && absl::SimpleAtoi(digits, &step);
+  return parsed && step >= 0 && name == CheckpointFolderName(step) ? step : -1;
+}
+
 absl::StatusOr<std::string> WriteCheckpoint(FileSystem& fs, const std::string& path,
-                                            const Checkpoint& checkpoint, absl::Time created) {
-  absl::StatusOr<std::string> sha256 = WriteFolder(fs, path, checkpoint, created);
+                                            const CheckpointContents& contents,
+                                            absl::Time created) {
+  absl::StatusOr<std::string> sha256 = WriteFolder(fs, path, contents, created);
   // The first error counts; what stays behind is removed by the next attempt.
   if (!sha256.ok()) fs.RemoveAll(path).IgnoreError();
   return sha256;
 }
 
+absl::StatusOr<TrainingCounts> ReadCheckpointCounts(FileSystem& fs, const std::string& path) {
+  return ReadJson(fs, JoinPath(path, kCountsFile), &ParseTrainingCounts);
+}
+
 absl::StatusOr<Checkpoint> ReadCheckpoint(FileSystem& fs, const std::string& path,
                                           at::Device device) {
   LORSA_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
-                         ReadJson(fs, JoinPath(path, kManifestFile), &ParseManifest));
+                         ReadJson(fs, JoinPath(path, kCheckpointManifestFile), &ParseManifest));
   for (const auto& [name, listed] : manifest.files) {
     LORSA_RETURN_IF_ERROR(VerifyFile(fs, JoinPath(path, name), listed));
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/file_system.h"
 #include "trainer/train/checkpoint_config.h"
@@ -33,14 +34,34 @@ struct Checkpoint {
   Environment environment;
 };
 
+// What the files of a checkpoint hold.
+struct CheckpointContents {
+  CheckpointConfig config;
+  NamedTensors weights;  // lorsa.safetensors
+  NamedTensors state;    // state.safetensors
+  TrainingCounts counts;
+  Environment environment;
+};
+
+// Tensors are shared with `checkpoint`.
+CheckpointContents ContentsOf(const Checkpoint& checkpoint);
+
+// Written last: a folder without it is no checkpoint.
+inline constexpr char kCheckpointManifestFile[] = "manifest.json";
+
 // "step-000001000"
 std::string CheckpointFolderName(int64_t step);
+// The step of a folder, by the last part of its path; -1 if it has not the name of a checkpoint.
+int64_t StepOfCheckpointFolder(absl::string_view path);
 
-// Writes the checkpoint as the folder `path`, replacing what is there, and returns the sha256 of
-// its manifest, hex. ABORTED naming the tensor if one is not finite; else the file system's error,
-// after which what was written is gone.
+// Writes the checkpoint as the folder `path`, without threads of libtorch's, replacing what is
+// there, and returns the sha256 of its manifest, hex. A NotFiniteError naming the tensor if one is
+// not finite; else the file system's error, after which what was written is gone.
 absl::StatusOr<std::string> WriteCheckpoint(FileSystem& fs, const std::string& path,
-                                            const Checkpoint& checkpoint, absl::Time created);
+                                            const CheckpointContents& contents, absl::Time created);
+
+// Its counts alone, without verifying anything else.
+absl::StatusOr<TrainingCounts> ReadCheckpointCounts(FileSystem& fs, const std::string& path);
 
 // Reads a checkpoint to train on. DATA_LOSS, naming the file and what is wrong, if anything does
 // not match its checksum or its configuration. Throws c10::Error.

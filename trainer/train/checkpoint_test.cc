@@ -69,7 +69,7 @@ class CheckpointTest : public testing::Test {
   }
 
   absl::StatusOr<std::string> Write() {
-    return WriteCheckpoint(fs_, folder_, checkpoint_, absl::UnixEpoch());
+    return WriteCheckpoint(fs_, folder_, ContentsOf(checkpoint_), absl::UnixEpoch());
   }
   std::string Text(const std::string& name) {
     return ReadFile(fs_, JoinPath(folder_, name), 1 << 20).value();
@@ -147,7 +147,9 @@ TEST_F(CheckpointTest, OnlyTheManifestHoldsTheDate) {
   const auto names = fs_.List(folder_);
   ASSERT_TRUE(names.ok()) << names.status();
   for (const std::string& name : *names) first[name] = Text(name);
-  ASSERT_TRUE(WriteCheckpoint(fs_, folder_, checkpoint_, absl::UnixEpoch() + absl::Hours(1)).ok());
+  ASSERT_TRUE(
+      WriteCheckpoint(fs_, folder_, ContentsOf(checkpoint_), absl::UnixEpoch() + absl::Hours(1))
+          .ok());
   EXPECT_EQ(first.size(), 5);
   for (const auto& [name, contents] : first) {
     EXPECT_EQ(Text(name) == contents, name != "manifest.json") << name;
@@ -204,7 +206,8 @@ TEST_F(CheckpointTest, AFailureOfAnyOperationIsReportedAndLeavesNoCheckpoint) {
   for (const char* operation : {"create", "append", "sync", "close", "syncdir", "mkdir", "open"}) {
     for (int successes = 0;; ++successes) {
       FailingFileSystem failing(operation, successes);
-      const auto written = WriteCheckpoint(failing, folder_, checkpoint_, absl::UnixEpoch());
+      const auto written =
+          WriteCheckpoint(failing, folder_, ContentsOf(checkpoint_), absl::UnixEpoch());
       if (!failing.failed()) {
         EXPECT_TRUE(written.ok()) << written.status();
         EXPECT_GT(successes, 0) << operation << " is never called";
@@ -231,6 +234,14 @@ TEST_F(CheckpointTest, FoldingTheNormalizationChangesNoReconstruction) {
         config.output_scale;
     const at::Tensor actual = model.Forward(folded.parameters, x).reconstruction;
     EXPECT_LE(((actual - expected).abs().max() / expected.abs().max()).item<double>(), 1e-5);
+  }
+}
+
+TEST(CheckpointFolderTest, TheStepIsReadFromTheName) {
+  EXPECT_EQ(StepOfCheckpointFolder("/a/step-5/step-000001000"), 1000);
+  EXPECT_EQ(StepOfCheckpointFolder("step-12345678901"), 12345678901);
+  for (const char* name : {"", "step-", "step-12", "step-00000001x", "step--00000012", "a/b"}) {
+    EXPECT_EQ(StepOfCheckpointFolder(name), -1) << name;
   }
 }
 

@@ -133,7 +133,7 @@ class Refit {
   // Sequences `from` to `to` of the run's order.
   absl::Status ForEachBatch(int64_t from, int64_t to, absl::FunctionRef<void(const Batch&)> body) {
     LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenTraining(from));
-    BatchReader reader(config_, host_, std::move(source), device_);
+    BatchReader reader(config_, std::move(source), device_);
     while (from < to) {
       if (should_stop_()) return absl::CancelledError("The refit was stopped.");
       const int64_t count = std::min(config_.sequences_per_step, to - from);

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "base/status_macros.h"
 
 namespace lorsa::trainer {
@@ -39,6 +41,10 @@ void EvaluationSums::AddActivity(const Activations& activations, const at::Tenso
   const at::Tensor heads = activations.heads.masked_select(active);
   const at::Tensor counts = at::bincount(heads, /*weights=*/{}, n_ov_heads_);
   firings_ = firings_.defined() ? firings_ + counts : counts;
+  const at::Tensor sizes = activations.values.masked_select(active).abs();
+  if (sizes.numel() == 0) return;
+  activation_sum_ += sizes.sum(at::kDouble).item<double>();
+  activation_max_ = std::max(activation_max_, sizes.max().item<double>());
 }
 
 absl::StatusOr<std::map<std::string, double>> EvaluationSums::Metrics() const {
@@ -50,6 +56,7 @@ absl::StatusOr<std::map<std::string, double>> EvaluationSums::Metrics() const {
         "The held-out sequences have no two different unmasked targets to evaluate on; give a "
         "larger activation set.");
   }
+  const double firings = firings_.sum().item<double>();
   const double dead = (firings_ == 0).sum().item<double>();
   const double dense = (firings_ > kDenseShare * n).sum().item<double>();
   const double heads = static_cast<double>(n_ov_heads_);
@@ -61,7 +68,9 @@ absl::StatusOr<std::map<std::string, double>> EvaluationSums::Metrics() const {
       {"explained_variance_legacy",
        1 - unexplained_ratio_ / static_cast<double>(tokens_with_variance_)},
       {"cosine", cosine_ / n},
-      {"l0", firings_.sum().item<double>() / n},
+      {"l0", firings / n},
+      {"activation_mean", firings > 0 ? activation_sum_ / firings : 0},
+      {"activation_max", activation_max_},
       {"dead_fraction", dead / heads},
       {"dense_fraction", dense / heads},
       {"targets", n},

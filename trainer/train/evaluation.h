@@ -49,7 +49,9 @@ class EvaluationSums {
   int64_t batches_ = 0;            // that have a variance
   double unexplained_ratio_ = 0;   // summed over tokens
   int64_t tokens_with_variance_ = 0;
-  at::Tensor firings_;  // [H] int64
+  at::Tensor firings_;         // [H] int64
+  double activation_sum_ = 0;  // of |z| over active heads
+  double activation_max_ = 0;
 };
 
 // All sequences that `reader` gives, `batch_size` at a time. Stops with CANCELLED when

@@ -97,6 +97,8 @@ TEST(EvaluationTest, ActivityCountsNonZeroValuesAtTargets) {
   const auto metrics = MetricsOfBoth();
   EXPECT_EQ(metrics.at("targets"), 4);
   EXPECT_NEAR(metrics.at("l0"), 5.0 / 4, 1e-12);
+  EXPECT_NEAR(metrics.at("activation_mean"), (.5 + .2 + .4 + 1 + 1) / 5, 1e-7);
+  EXPECT_EQ(metrics.at("activation_max"), 1);
   // Head 2 is chosen with value 0, head 3 only at the masked position: both are dead.
   EXPECT_NEAR(metrics.at("dead_fraction"), 2.0 / 4, 1e-12);
   EXPECT_NEAR(metrics.at("dense_fraction"), 2.0 / 4, 1e-12);

@@ -20,10 +20,13 @@ struct StepReport {
   double dead_fraction = 0;     // of the heads, before the step
   int64_t resampled_heads = 0;  // just before the step
   double gradient_norm = 0;
-  double learning_rate = 0;  // before the factors of the groups
+  double learning_rate = 0;  // before the factors of the groups; rollbacks counted
   LearningRates learning_rates;
-  double update_to_weight =
-      0;  // norm of what the optimiser added, over that of the weights after it
+  double update_ratio = 0;  // ‖what the optimiser added‖ / ‖weights after it‖, see AdamReport
+  double fvu = 0;           // of the batch; NaN if its targets are all equal
+  double dense_fraction = 0;
+  double activation_mean = 0;  // of |z| over active heads
+  double activation_max = 0;
 };
 
 // One thread. `config` and `kernel` outlive it. Throws c10::Error.
@@ -32,12 +35,13 @@ class Learner {
   Learner(const TrainConfig& config, LorsaKernel& kernel) : config_(config), kernel_(kernel) {}
 
   // Takes step number state.counts.step on a batch with targets: weights, their average, moments
-  // and head counters change, counts do not. ABORTED, naming step, tensor and sequences, if the
-  // loss or a gradient is not finite; `state` is then as it was.
+  // and head counters change, counts do not. A NotFiniteError, naming step, tensor and sequences,
+  // if the loss, a gradient or a new weight is not finite; `state` is then of no more use.
   absl::StatusOr<StepReport> Step(const LoadedBatch& loaded, TrainingState& state);
 
  private:
-  void Apply(const StepResult& step, StepReport& report, TrainingState& state) const;
+  absl::Status Apply(const LoadedBatch& loaded, const StepResult& step, StepReport& report,
+                     TrainingState& state) const;
 
   const TrainConfig& config_;
   LorsaKernel& kernel_;

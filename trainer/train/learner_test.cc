@@ -75,6 +75,23 @@ class LearnerTest : public testing::Test {
   LoadedBatch loaded_;
 };
 
+TEST_F(LearnerTest, FiguresOfTheBatchFollowFromTheKernelsSums) {
+  loaded_.target_variance = 48;
+  const StepResult step =
+      ReferenceLorsa(config_.lorsa)
+          .ForwardBackward(state_.parameters, loaded_.batch,
+                           {.top_k = config_.lorsa.top_k, .loss_targets = loaded_.targets});
+  const StepReport report = Step();
+  EXPECT_DOUBLE_EQ(report.fvu, report.loss * 24 / 48);
+  const double firings = step.firings.sum().item<double>();
+  EXPECT_DOUBLE_EQ(report.l0, firings / 24);
+  EXPECT_DOUBLE_EQ(report.activation_mean, step.activation_sum / firings);
+  EXPECT_DOUBLE_EQ(report.activation_max, step.activation_max);
+  // Active at 3 or more of 24 targets.
+  EXPECT_DOUBLE_EQ(report.dense_fraction, (step.firings >= 3).sum().item<double>() / 16);
+  EXPECT_GT(report.update_ratio, 0);
+}
+
 TEST_F(LearnerTest, HeadsDieAfterTheirShareOfTheRunsTokens) {
   config_.dead_after_fraction = 0.1;  // 48 of 480 tokens
   state_.parameters.b_v[5] = -1e6;    // never positive

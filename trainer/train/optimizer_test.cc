@@ -70,6 +70,9 @@ TEST(AdamTest, TheGradientFactorActsAsOnTheGradientsAndTheNormsAreThoseOfWhatCha
   // The first step of Adam moves by rate · g / (|g| + epsilon): 0.1·1.5/2.5 and 0.2·4/5.
   EXPECT_NEAR(report.update_norm, std::sqrt(4 * (0.06 * 0.06 + 0.16 * 0.16)), 1e-6);
   EXPECT_NEAR(report.parameter_norm, std::sqrt(4 * (6.94 * 6.94 + 0.16 * 0.16)), 1e-5);
+  once.w_o[0][0] = std::numeric_limits<double>::infinity();
+  EXPECT_FALSE(std::isfinite(
+      ApplyAdam(config, {.epsilon = 1}, rates, 1, gradients, once, state).parameter_norm));
 }
 
 TEST(GradientsTest, NormClippingAndNonFinite) {

@@ -16,10 +16,11 @@
 #include "absl/time/time.h"
 #include "activation_store/activation_set.h"
 #include "base/file_system.h"
+#include "base/memory_use.h"
 
 namespace lorsa::trainer {
 
-// Sequences in a fixed order. One thread.
+// Sequences in a fixed order. One thread, but for Cancel.
 class SequenceSource {
  public:
   virtual ~SequenceSource() = default;
@@ -27,6 +28,8 @@ class SequenceSource {
   // last one of the held-out sequences (training has no last one). CANCELLED makes the run look at
   // stop_requested. Any other error ends the run with that error.
   virtual absl::Status Next(store::Sequence& out) = 0;
+  // Makes a blocked or later Next return CANCELLED. Any thread.
+  virtual void Cancel() = 0;
 };
 
 enum class MetricKind {
@@ -34,7 +37,7 @@ enum class MetricKind {
   kEvaluation,  // on the held-out sequences
 };
 
-// Keyed by (kind, step): a run resumed from a checkpoint reports the steps after it again.
+// Keyed by (kind, step): a run that goes on from a checkpoint reports the steps after it again.
 struct MetricPoint {
   MetricKind kind = MetricKind::kTraining;
   int64_t step = 0;                      // steps done; 0 is before training
@@ -51,8 +54,9 @@ struct Progress {
   double loss = 0;  // of the newest step; 0 before the first
   double l0 = 0;
   double tokens_per_second = 0;
-  std::optional<double> fvu;  // of the newest evaluation
-  std::string phase;          // "initializing", "training", "evaluating", "checkpointing"
+  std::optional<double> fvu;                // of the newest evaluation
+  std::optional<double> remaining_seconds;  // expected, once some steps were timed
+  std::string phase;  // "initializing", "training", "evaluating", "checkpointing"
 };
 
 // A whole checkpoint, fsynced, in the staging folder.
@@ -73,7 +77,9 @@ enum class StopRequest {
   kDrain,   // checkpoint, then stop; resumed when there is a server again
 };
 
-// All methods are called from the thread that runs the training. Implementations outlive the run.
+// All methods are called from the thread that runs the training, but for PublishCheckpoint, which
+// is called from another, one call at a time, while training goes on. Implementations outlive the
+// run.
 class RunHost {
  public:
   virtual ~RunHost() = default;
@@ -85,7 +91,8 @@ class RunHost {
   // Path of a local copy of the set's attention.safetensors; NOT_FOUND if the set has none.
   virtual absl::StatusOr<std::string> LoadAttentionWeights() = 0;
 
-  // Must not block for long; points are in order of their step.
+  // Must not block for long; points are in order of their step, but for a rollback, after which
+  // steps are reported again.
   virtual void ReportMetrics(const MetricPoint& point) = 0;
   // After every step and at each change of phase; the host thins them out.
   virtual void ReportProgress(const Progress& progress) = 0;
@@ -93,17 +100,28 @@ class RunHost {
   virtual void ReportWaiting(absl::string_view condition) = 0;
   // Something that the user should know of and that does not end the run: one sentence.
   virtual void ReportWarning(absl::string_view message) = 0;
+  // A published checkpoint of this step does not verify and is not used; `why` is one sentence. The
+  // host takes it off its list.
+  virtual void ReportDamagedCheckpoint(int64_t step, absl::string_view why) = 0;
 
-  // Folder in which checkpoints are written before they are published; it exists.
+  // Folder in which checkpoints are written before they are published; it exists. May be used, as
+  // may file_system(), by any thread of the run.
   virtual std::string staging_folder() = 0;
-  // Publishes a staged checkpoint; returns when it is durable under its final name.
+  // Publishes a staged checkpoint; returns when it is durable under its final name, with the folder
+  // that it can be read from as long as it is kept. The newest scheduled one is always kept.
   // RESOURCE_EXHAUSTED (no space) makes the run wait and try again, CANCELLED makes it look at
   // stop_requested; any other error ends it.
-  virtual absl::Status PublishCheckpoint(const StagedCheckpoint& checkpoint) = 0;
+  virtual absl::StatusOr<std::string> PublishCheckpoint(const StagedCheckpoint& checkpoint) = 0;
+
+  // Where the run keeps its list of rollbacks (rollback.h): a file that outlives an attempt.
+  virtual std::string rollbacks_file() = 0;
 
   // Polled after each step, during evaluations and while waiting. Once not kNone it may only
   // become kCancel.
   virtual StopRequest stop_requested() = 0;
+
+  // Of this process and machine.
+  virtual absl::StatusOr<MemoryUse> memory_use() = 0;
 
   virtual absl::Time Now() = 0;
   // May return early when a stop is requested.

@@ -9,6 +9,9 @@ namespace {
 
 // Weight of the newest step in the moving average of tokens/s: about the last ten steps.
 constexpr double kRateWeight = 0.1;
+// The first steps of a process are slow; they do not count.
+constexpr int64_t kStepsBeforeTiming = 2;
+constexpr int64_t kStepsTimed = 5;
 
 }  // namespace
 
@@ -27,11 +30,21 @@ void RunReporter::Step(const StepReport& report, const StepTime& time,
       progress_.tokens_per_second == 0
           ? rate
           : (1 - kRateWeight) * progress_.tokens_per_second + kRateWeight * rate;
+  if (++steps_timed_ > kStepsBeforeTiming) {
+    step_seconds_ =
+        step_seconds_ == 0 ? seconds : (1 - kRateWeight) * step_seconds_ + kRateWeight * seconds;
+  }
+  const MemoryUse memory = host_.memory_use().value_or(MemoryUse());
   const double scale = config_.output_scale();
   Send(MetricKind::kTraining,
        {{"loss", report.loss},
         {"mse", report.loss / (scale * scale)},
+        {"fvu", report.fvu},
+        {"explained_variance", 1 - report.fvu},
         {"l0", report.l0},
+        {"dense_fraction", report.dense_fraction},
+        {"activation_mean", report.activation_mean},
+        {"activation_max", report.activation_max},
         {"gradient_norm", report.gradient_norm},
         {"learning_rate", report.learning_rate},
         {"qk_learning_rate", report.learning_rates.qk},
@@ -39,16 +52,32 @@ void RunReporter::Step(const StepReport& report, const StepTime& time,
         {"dead_fraction", report.dead_fraction},
         {"resampled_heads", static_cast<double>(report.resampled_heads)},
         {"aux_loss", report.aux_loss},
+        {"update_ratio", report.update_ratio},
         {"tokens_per_second", rate},
         {"data_wait_fraction", absl::ToDoubleSeconds(time.waited) / seconds},
-        {"skipped_batches", static_cast<double>(counts.skipped_batches)}},
+        {"memory_bytes", static_cast<double>(memory.resident)},
+        {"peak_memory_bytes", static_cast<double>(memory.peak)},
+        {"skipped_batches", static_cast<double>(counts.skipped_batches)},
+        {"rollbacks", static_cast<double>(counts.rollbacks.size())}},
        counts);
   SendProgress(counts);
 }
 
-void RunReporter::Evaluation(std::map<std::string, double> values, const TrainingCounts& counts) {
+void RunReporter::Evaluation(std::map<std::string, double> values, absl::Duration elapsed,
+                             const TrainingCounts& counts) {
+  evaluation_seconds_ = absl::ToDoubleSeconds(elapsed);
   Send(MetricKind::kEvaluation, std::move(values), counts);
   SendProgress(counts);
+}
+
+std::optional<absl::Duration> RunReporter::Remaining(const TrainingCounts& counts) const {
+  if (steps_timed_ < kStepsTimed) return std::nullopt;
+  const int64_t total = config_.total_steps(), interval = config_.evaluation_interval_steps();
+  // The one at the end counts once.
+  const int64_t evaluations = (total - 1) / interval - counts.step / interval + 1;
+  return absl::Seconds(static_cast<double>(total - counts.step) * step_seconds_ +
+                       static_cast<double>(std::max<int64_t>(evaluations, 0)) *
+                           evaluation_seconds_);
 }
 
 void RunReporter::Send(MetricKind kind, std::map<std::string, double> values,
@@ -66,6 +95,9 @@ void RunReporter::SendProgress(const TrainingCounts& counts) {
   progress_.tokens = counts.sequences_consumed * config_.set.context;
   progress_.total_tokens = config_.total_steps() * config_.tokens_per_step();
   progress_.fvu = counts.fvu;
+  if (const auto remaining = Remaining(counts)) {
+    progress_.remaining_seconds = absl::ToDoubleSeconds(*remaining);
+  }
   host_.ReportProgress(progress_);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -29,7 +30,11 @@ class RunReporter {
   void Phase(absl::string_view phase, const TrainingCounts& counts);
   // Metrics by the names of docs/metrics.md; those that are not finite are left out.
   void Step(const StepReport& report, const StepTime& time, const TrainingCounts& counts);
-  void Evaluation(std::map<std::string, double> values, const TrainingCounts& counts);
+  void Evaluation(std::map<std::string, double> values, absl::Duration elapsed,
+                  const TrainingCounts& counts);
+
+  // Until the end of the run; none before a few steps were timed.
+  std::optional<absl::Duration> Remaining(const TrainingCounts& counts) const;
 
  private:
   void Send(MetricKind kind, std::map<std::string, double> values, const TrainingCounts& counts);
@@ -38,6 +43,9 @@ class RunReporter {
   const TrainConfig& config_;
   RunHost& host_;
   Progress progress_;
+  int64_t steps_timed_ = 0;
+  double step_seconds_ = 0;        // moving average
+  double evaluation_seconds_ = 0;  // of the newest; 0 before the first
 };
 
 }  // namespace lorsa::trainer

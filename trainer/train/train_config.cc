@@ -124,7 +124,9 @@ absl::Status ValidateTrainConfig(const TrainConfig& config) {
   LORSA_RETURN_IF_ERROR(CheckWhole("threads", config.threads, 1, 1024));
   LORSA_RETURN_IF_ERROR(
       CheckWhole("evaluation_interval_tokens", config.evaluation_interval_tokens, 1, kMaxTokens));
-  return CheckWhole("checkpoint_interval_tokens", config.checkpoint_interval_tokens, 1, kMaxTokens);
+  LORSA_RETURN_IF_ERROR(
+      CheckWhole("checkpoint_interval_tokens", config.checkpoint_interval_tokens, 1, kMaxTokens));
+  return CheckWhole("max_rollbacks", config.max_rollbacks, 0, 100);
 }
 
 }  // namespace lorsa::trainer

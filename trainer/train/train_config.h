@@ -80,6 +80,11 @@ struct TrainConfig {
   int threads = 1;  // of libtorch, in each rank; both are part of what repeats to the bit
   int64_t evaluation_interval_tokens = 0;  // at least 1; rounded up to whole steps
   int64_t checkpoint_interval_tokens = 0;  // the same
+  // Times that the run may go back after a number that is not finite; see rollback.h.
+  int64_t max_rollbacks = 3;
+  // What the host keeps of the checkpoints (job_spec/retention.h); here for the disk they take.
+  int64_t keep_checkpoints = 3;
+  int64_t keep_every_tokens = 0;  // 0 = none for this reason
 
   int64_t tokens_per_step() const { return sequences_per_step * set.context; }
   // Steps that cover `tokens`, at least one.
@@ -91,9 +96,17 @@ struct TrainConfig {
   int64_t dead_after_tokens() const;
   // Whether dead heads are resampled before step number `step`.
   bool ResamplesAt(int64_t step) const;
+  // Each also before the first step and after the last.
+  bool evaluation_is_due(int64_t step) const { return Due(step, evaluation_interval_steps()); }
+  bool checkpoint_is_due(int64_t step) const { return Due(step, checkpoint_interval_steps()); }
   // Factors on the activations that make their mean norms sqrt(d_model).
   double input_scale() const;
   double output_scale() const;
+
+ private:
+  bool Due(int64_t step, int64_t interval) const {
+    return step % interval == 0 || step >= total_steps();
+  }
 };
 
 // INVALID_ARGUMENT naming the field that is out of its bounds or does not fit the set.

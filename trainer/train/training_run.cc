@@ -7,19 +7,25 @@
 #include <memory>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "trainer/lorsa/make_lorsa_kernel.h"
 #include "trainer/lorsa/torch_guard.h"
+#include "trainer/train/batch_prefetcher.h"
 #include "trainer/train/batch_reader.h"
 #include "trainer/train/checkpoint.h"
 #include "trainer/train/configure_libtorch.h"
+#include "trainer/train/checkpoint_history.h"
+#include "trainer/train/checkpoint_writer.h"
 #include "trainer/train/dead_heads.h"
 #include "trainer/train/decoder_refit.h"
 #include "trainer/train/evaluation.h"
 #include "trainer/train/head_resampling.h"
 #include "trainer/train/initialization.h"
 #include "trainer/train/learner.h"
+#include "trainer/train/preflight.h"
+#include "trainer/train/rollback.h"
 #include "trainer/train/run_reporter.h"
 #include "trainer/train/training_sample.h"
 #include "trainer/train/training_state.h"
@@ -27,9 +33,6 @@
 
 namespace lorsa::trainer {
 namespace {
-
-constexpr absl::Duration kDiskFullRetryInterval = absl::Seconds(5);
-constexpr char kDiskFull[] = "DISK_FULL";
 
 RunOutcome::Kind OutcomeOf(StopRequest stop) {
   switch (stop) {
@@ -55,15 +58,19 @@ uint64_t StepSeed(uint64_t seed, int64_t step) {
 
 class TrainingRun {
  public:
-  TrainingRun(const TrainConfig& config, RunHost& host, std::unique_ptr<LorsaKernel> kernel)
+  TrainingRun(const TrainConfig& config, RunHost& host,
+              absl::Span<const std::string> checkpoint_folders, std::unique_ptr<LorsaKernel> kernel)
       : config_(config),
         host_(host),
+        history_(config, host, checkpoint_folders),
         reporter_(config, host),
         kernel_(std::move(kernel)),
-        learner_(config, *kernel_) {}
+        learner_(config, *kernel_),
+        writer_(host) {}
 
-  absl::StatusOr<RunOutcome> Run(absl::Span<const std::string> checkpoint_folders) {
-    const absl::Status started = Start(checkpoint_folders);
+  absl::StatusOr<RunOutcome> Run() {
+    began_ = host_.Now();
+    const absl::Status started = Start();
     if (absl::IsCancelled(started) && Stopping()) {
       return Outcome(OutcomeOf(host_.stop_requested()), "Stopped before there were weights.");
     }
@@ -80,16 +87,20 @@ class TrainingRun {
  private:
   // --- Beginning and end ---
 
-  absl::Status Start(absl::Span<const std::string> checkpoint_folders) {
+  absl::Status Start() {
     reporter_.Phase("initializing", state_.counts);
-    for (const std::string& folder : checkpoint_folders) {
-      absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(host_.file_system(), folder, device_);
-      if (checkpoint.ok()) return Resume(folder, *std::move(checkpoint));
-      host_.ReportWarning(
-          absl::StrCat("A checkpoint is not used: ", checkpoint.status().message()));
-    }
+    LORSA_RETURN_IF_ERROR(CheckResources(config_, host_, /*fresh=*/history_.empty()));
+    LORSA_ASSIGN_OR_RETURN(const Rollbacks rollbacks,
+                           ReadRollbacks(host_.file_system(), host_.rollbacks_file()));
+    absl::StatusOr<TrainingState> state = history_.Newest(rollbacks, device_);
+    if (state.ok()) GoOnFrom(*std::move(state));
+    return absl::IsNotFound(state.status()) ? Initialize(rollbacks) : state.status();
+  }
+
+  absl::Status Initialize(const Rollbacks& rollbacks) {
     state_.counts.seed = config_.seed;
     state_.counts.precision = config_.precision;
+    state_.counts.rollbacks = rollbacks;
     state_.adam = NewAdamState(config_.lorsa, device_);
     state_.tokens_since_fired =
         at::zeros({config_.lorsa.n_ov_heads}, at::device(device_).dtype(at::kLong));
@@ -101,29 +112,19 @@ class TrainingRun {
     return absl::OkStatus();
   }
 
-  absl::Status Resume(const std::string& folder, Checkpoint checkpoint) {
-    const TrainingCounts& counts = checkpoint.state.counts;
-    if (FormatCheckpointConfig(checkpoint.config) !=
-            FormatCheckpointConfig(CheckpointConfigOf(config_)) ||
-        counts.seed != config_.seed || counts.precision != config_.precision ||
-        checkpoint.state.averaged.has_value() != (config_.ema_fraction > 0) ||
-        counts.sequences_consumed != counts.step * config_.sequences_per_step) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          folder, " is a checkpoint of another configuration; start a new run without it."));
-    }
-    if (!(checkpoint.environment == CurrentEnvironment(config_.ranks))) {
-      host_.ReportWarning(absl::StrCat(
-          folder,
-          " was written with another build, instruction set or number of threads or ranks; ",
-          "the run goes on, but not bit for bit as it would have there."));
-    }
-    state_ = std::move(checkpoint.state);
+  void GoOnFrom(TrainingState state) {
+    state_ = std::move(state);
     checkpointed_step_ = state_.counts.step;
-    return absl::OkStatus();
+    training_.reset();
   }
 
-  RunOutcome Outcome(RunOutcome::Kind kind, std::string message) const {
-    return {.kind = kind, .step = state_.counts.step, .tokens = Tokens(), .message = message};
+  RunOutcome Outcome(RunOutcome::Kind kind, std::string message) {
+    return {.kind = kind,
+            .step = state_.counts.step,
+            .tokens = Tokens(),
+            .message = message,
+            .took = host_.Now() - began_,
+            .expected = expected_.value_or(absl::ZeroDuration())};
   }
 
   // A pause or a drain leaves a checkpoint of where the run stands.
@@ -131,11 +132,13 @@ class TrainingRun {
     if (host_.stop_requested() == StopRequest::kCancel) {
       return Outcome(RunOutcome::Kind::kCancelled, "");
     }
-    const absl::Status status =
-        checkpointed_step_ == state_.counts.step ? absl::OkStatus() : TakeCheckpoint();
+    absl::Status status = TakeCheckpoint();
+    if (status.ok()) status = FinishCheckpoint();
     const RunOutcome::Kind kind = OutcomeOf(host_.stop_requested());
     if (status.ok() || kind == RunOutcome::Kind::kCancelled) return Outcome(kind, "");
-    if (!absl::IsResourceExhausted(status) && !absl::IsCancelled(status)) return status;
+    if (!absl::IsResourceExhausted(status) && !absl::IsCancelled(status) && !IsNotFinite(status)) {
+      return status;
+    }
     return Outcome(kind, absl::StrCat("Stopped without a new checkpoint: ", status.message()));
   }
 
@@ -145,37 +148,65 @@ class TrainingRun {
   absl::Status TrainToTheEnd() {
     while (true) {
       LORSA_RETURN_IF_ERROR(CheckStop());
-      if (RefitIsDue()) LORSA_RETURN_IF_ERROR(RefitNow());
-      if (IsDue(config_.evaluation_interval_steps()) &&
-          state_.counts.evaluated_step != state_.counts.step) {
-        LORSA_RETURN_IF_ERROR(EvaluateNow());
+      const absl::StatusOr<bool> more = Advance();
+      if (IsNotFinite(more.status())) {
+        LORSA_RETURN_IF_ERROR(RollBack(more.status()));
+        continue;
       }
-      if (IsDue(config_.checkpoint_interval_steps()) && checkpointed_step_ != state_.counts.step) {
-        LORSA_RETURN_IF_ERROR(TakeCheckpoint());
-      }
-      if (state_.counts.step >= config_.total_steps()) return absl::OkStatus();
-      LORSA_RETURN_IF_ERROR(TakeStep());
+      LORSA_RETURN_IF_ERROR(more.status());
+      if (!*more) return absl::OkStatus();
     }
+  }
+
+  // Refits, evaluates, makes a checkpoint and takes a step, as is due; false if the run is at its
+  // end.
+  absl::StatusOr<bool> Advance() {
+    last_step_ = state_.counts.step;
+    if (RefitIsDue()) LORSA_RETURN_IF_ERROR(RefitNow());
+    if (config_.evaluation_is_due(state_.counts.step) &&
+        state_.counts.evaluated_step != state_.counts.step) {
+      LORSA_RETURN_IF_ERROR(EvaluateNow());
+    }
+    if (config_.checkpoint_is_due(state_.counts.step)) LORSA_RETURN_IF_ERROR(TakeCheckpoint());
+    if (state_.counts.step >= config_.total_steps()) {
+      LORSA_RETURN_IF_ERROR(FinishCheckpoint());
+      return false;
+    }
+    LORSA_RETURN_IF_ERROR(Note(writer_.Poll()));
+    last_step_ = state_.counts.step + 1;
+    LORSA_RETURN_IF_ERROR(TakeStep());
+    return true;
   }
 
   absl::Status TakeStep() {
     if (training_ == nullptr) LORSA_RETURN_IF_ERROR(BeginTraining());
-    LORSA_ASSIGN_OR_RETURN(const int64_t resampled, ResampleIfDue());
-    LORSA_ASSIGN_OR_RETURN(const LoadedBatch loaded, training_->Next(config_.sequences_per_step));
+    const absl::Time asked = host_.Now();
+    LORSA_ASSIGN_OR_RETURN(const LoadedBatch loaded,
+                           training_->Next([this] { return Stopping(); }));
+    const absl::Duration waited = host_.Now() - asked;
     if (static_cast<int64_t>(loaded.sequences.size()) < config_.sequences_per_step) {
       return absl::InternalError("The source of training sequences ended; it must not.");
     }
+    // Nothing from here on may be broken off by a stop: the state is between two steps.
+    LORSA_ASSIGN_OR_RETURN(const int64_t resampled, ResampleIfDue());
     std::optional<StepReport> report;
-    if (loaded.targets > 0) {
+    const bool skipped =
+        loaded.targets == 0 || LeavesOut(state_.counts.rollbacks, state_.counts.step + 1);
+    if (!skipped) {
       LORSA_ASSIGN_OR_RETURN(report, learner_.Step(loaded, state_));
       report->resampled_heads = resampled;
     }
-    state_.counts.skipped_batches += loaded.targets == 0;
+    state_.counts.skipped_batches += skipped;
     state_.counts.sequences_consumed += config_.sequences_per_step;
     ++state_.counts.step;
     const absl::Time now = host_.Now();
-    const StepTime time{.elapsed = now - std::exchange(step_began_, now), .waited = loaded.waited};
+    const StepTime time{.elapsed = now - std::exchange(step_began_, now), .waited = waited};
     if (report) reporter_.Step(*report, time, state_.counts);
+    if (!expected_) {
+      if (const auto remaining = reporter_.Remaining(state_.counts)) {
+        expected_ = now - began_ + *remaining;
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -183,7 +214,8 @@ class TrainingRun {
     reporter_.Phase("training", state_.counts);
     step_began_ = host_.Now();
     LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenTraining(state_.counts.sequences_consumed));
-    training_ = std::make_unique<BatchReader>(config_, host_, std::move(source), device_);
+    training_ = std::make_unique<BatchPrefetcher>(config_, std::move(source),
+                                                  config_.sequences_per_step, device_);
     return absl::OkStatus();
   }
 
@@ -227,60 +259,86 @@ class TrainingRun {
 
   absl::Status EvaluateNow() {
     reporter_.Phase("evaluating", state_.counts);
+    const absl::Time began = host_.Now();
     LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenHeldOut());
-    BatchReader reader(config_, host_, std::move(source), device_);
+    BatchReader reader(config_, std::move(source), device_);
     LORSA_ASSIGN_OR_RETURN(
         auto values, Evaluate(*kernel_, state_.published(), reader, config_.sequences_per_step,
                               config_.output_scale(), [this] { return Stopping(); }));
     TrainingCounts& counts = state_.counts;
     if (!std::isfinite(values.at("fvu"))) {
-      return absl::AbortedError(absl::StrCat("The held-out error is NaN or Inf at step ",
-                                             counts.step, "; lower the learning rate."));
+      return NotFiniteError(absl::StrCat("The held-out error is NaN or Inf at step ", counts.step,
+                                         "; lower the learning rate."));
     }
     counts.evaluated_step = counts.step;
     counts.fvu = values.at("fvu");
     counts.best_fvu = std::min(counts.best_fvu.value_or(*counts.fvu), *counts.fvu);
-    reporter_.Evaluation(std::move(values), counts);
+    reporter_.Evaluation(std::move(values), host_.Now() - began, counts);
     // A checkpoint of this step, made when a stop broke its evaluation off, lacks these numbers.
     checkpointed_step_.reset();
     ResumeTrainingPhase();
     return absl::OkStatus();
   }
 
-  // A full disk is waited out: RESOURCE_EXHAUSTED only if a stop was requested meanwhile.
+  // Begins a checkpoint of this state, unless there is one; after the one before it, if that is
+  // still on its way.
   absl::Status TakeCheckpoint() {
+    if (checkpointed_step_ == state_.counts.step) return absl::OkStatus();
     reporter_.Phase("checkpointing", state_.counts);
-    absl::Status status = WriteAndPublish();
-    const bool waits = absl::IsResourceExhausted(status) && !Stopping();
-    if (waits) host_.ReportWaiting(kDiskFull);
-    while (absl::IsResourceExhausted(status) && !Stopping()) {
-      host_.Sleep(kDiskFullRetryInterval);
-      status = WriteAndPublish();
-    }
-    if (waits) host_.ReportWaiting("");
-    LORSA_RETURN_IF_ERROR(status);
-    checkpointed_step_ = state_.counts.step;
+    LORSA_RETURN_IF_ERROR(FinishCheckpoint());
+    const TrainingCounts& counts = state_.counts;
+    const bool evaluated = counts.evaluated_step == counts.step;
+    const Checkpoint checkpoint{.config = CheckpointConfigOf(config_),
+                                .state = state_,
+                                .environment = CurrentEnvironment(config_.ranks)};
+    writer_.Start(ContentsOf(checkpoint), {.tokens = Tokens(),
+                                           .fvu = evaluated ? counts.fvu : std::nullopt,
+                                           .scheduled = IsScheduled(config_, counts)});
+    checkpointed_step_ = counts.step;
     ResumeTrainingPhase();
     return absl::OkStatus();
   }
 
-  absl::Status WriteAndPublish() {
-    const TrainingCounts& counts = state_.counts;
-    const std::string folder = CheckpointFolderName(counts.step);
-    const std::string path = JoinPath(host_.staging_folder(), folder);
-    const Checkpoint checkpoint{.config = CheckpointConfigOf(config_),
-                                .state = state_,
-                                .environment = CurrentEnvironment(config_.ranks)};
-    LORSA_ASSIGN_OR_RETURN(const std::string sha256,
-                           WriteCheckpoint(host_.file_system(), path, checkpoint, host_.Now()));
-    const bool evaluated = counts.evaluated_step == counts.step;
-    return host_.PublishCheckpoint({.folder = folder,
-                                    .path = path,
-                                    .step = counts.step,
-                                    .tokens = Tokens(),
-                                    .manifest_sha256 = sha256,
-                                    .fvu = evaluated ? counts.fvu : std::nullopt,
-                                    .scheduled = IsDue(config_.checkpoint_interval_steps())});
+  // Waits for the checkpoint that is on its way.
+  absl::Status FinishCheckpoint() {
+    if (writer_.busy()) reporter_.Phase("checkpointing", state_.counts);
+    return Note(writer_.Finish());
+  }
+
+  absl::Status Note(const absl::StatusOr<std::optional<std::string>>& published) {
+    if (!published.ok()) checkpointed_step_.reset();  // It may be tried again, e.g. by a stop.
+    LORSA_RETURN_IF_ERROR(published.status());
+    if (*published) history_.Add(**published);
+    return absl::OkStatus();
+  }
+
+  // --- Rollbacks; the numbers are those of rollback.h ---
+
+  absl::Status RollBack(const absl::Status& cause) {
+    Rollbacks rollbacks = state_.counts.rollbacks;
+    if (static_cast<int64_t>(rollbacks.size()) >= config_.max_rollbacks) {
+      return absl::AbortedError(absl::StrCat(cause.message(), " The run went back ",
+                                             rollbacks.size(), " times before (max_rollbacks)."));
+    }
+    LORSA_RETURN_IF_ERROR(FinishCheckpoint());  // 1
+    absl::StatusOr<TrainingState> state =
+        history_.NewestScheduledBefore(last_step_, rollbacks, device_);  // 2
+    if (absl::IsNotFound(state.status())) return cause;
+    LORSA_RETURN_IF_ERROR(state.status());
+    rollbacks.push_back({.failed_step = last_step_, .to_step = state->counts.step});
+    // A stop while the disk is full must find a state that it can leave.
+    state->counts.rollbacks = state_.counts.rollbacks;
+    GoOnFrom(*std::move(state));
+    LORSA_RETURN_IF_ERROR(WaitForSpace(host_, [&] {  // 3
+      return WriteRollbacks(host_.file_system(), host_.rollbacks_file(), rollbacks);
+    }));
+    state_.counts.rollbacks = std::move(rollbacks);
+    host_.ReportWarning(absl::StrCat(
+        cause.message(), " The run goes back to step ", state_.counts.step, ", ",
+        state_.counts.rollbacks.size(), " of at most ", config_.max_rollbacks,
+        " times, and on with ", LearningRateFactor(state_.counts.rollbacks, last_step_),
+        " of the scheduled learning rate and without the batch of step ", last_step_, "."));
+    return absl::OkStatus();  // 4
   }
 
   // Time spent evaluating or writing is not training's.
@@ -292,9 +350,6 @@ class TrainingRun {
 
   // --- Small things ---
 
-  bool IsDue(int64_t interval) const {
-    return state_.counts.step % interval == 0 || state_.counts.step >= config_.total_steps();
-  }
   int64_t Tokens() const { return state_.counts.sequences_consumed * config_.set.context; }
   bool Stopping() { return host_.stop_requested() != StopRequest::kNone; }
   absl::Status CheckStop() {
@@ -304,13 +359,18 @@ class TrainingRun {
   const at::Device device_ = at::kCPU;
   const TrainConfig& config_;
   RunHost& host_;
+  CheckpointHistory history_;
   RunReporter reporter_;
   const std::unique_ptr<LorsaKernel> kernel_;
   Learner learner_;
+  CheckpointWriter writer_;
   TrainingState state_;
-  std::unique_ptr<BatchReader> training_;  // opened at the first step
+  std::unique_ptr<BatchPrefetcher> training_;  // opened at the first step
+  absl::Time began_;
   absl::Time step_began_;
-  std::optional<int64_t> checkpointed_step_;  // of the newest checkpoint
+  std::optional<absl::Duration> expected_;    // for all of the run, by its first steps
+  std::optional<int64_t> checkpointed_step_;  // of the newest checkpoint, begun or published
+  int64_t last_step_ = 0;                     // newest step taken or tried
 };
 
 }  // namespace
@@ -323,7 +383,7 @@ absl::StatusOr<RunOutcome> RunTraining(const TrainConfig& config, RunHost& host,
     ConfigureLibtorch(config.threads);
     std::unique_ptr<LorsaKernel> kernel = MakeLorsaKernel(config.lorsa, config.precision, at::kCPU);
     if (decorate) kernel = decorate(std::move(kernel));
-    return TrainingRun(config, host, std::move(kernel)).Run(checkpoint_folders);
+    return TrainingRun(config, host, checkpoint_folders, std::move(kernel)).Run();
   });
 }
 

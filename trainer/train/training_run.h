@@ -8,12 +8,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "trainer/lorsa/lorsa_kernel.h"
 #include "trainer/train/run_host.h"
 #include "trainer/train/train_config.h"
 
 namespace lorsa::trainer {
+
+class LorsaKernel;  // Its header is torch's.
 
 // How a run that met no error ended.
 struct RunOutcome {
@@ -24,6 +26,10 @@ struct RunOutcome {
   // For people, one sentence; says so when a full disk kept the run from making its last
   // checkpoint before it paused or drained.
   std::string message;
+  // Of this run since it began or was resumed, and what the first steps made expect; 0 if it took
+  // too few of them.
+  absl::Duration took;
+  absl::Duration expected;
 };
 
 // Gives the kernel with which a run computes, around the one that it would have used.
@@ -42,9 +48,10 @@ using KernelDecorator = std::function<std::unique_ptr<LorsaKernel>(std::unique_p
 //   INVALID_ARGUMENT     the configuration is impossible; names the field
 //   FAILED_PRECONDITION  the initialisation needs attention weights that the set has not, or a
 //                        checkpoint that verifies is of another configuration
-//   DATA_LOSS            an activation or a weight is damaged or not finite; names the sequences
-//   ABORTED              loss or gradient is not finite though the data are; names step, tensor
-//                        and sequences. The step was not applied.
+//   DATA_LOSS            an activation or a weight is damaged or not finite; names the sequences.
+//                        Or the list of rollbacks is damaged
+//   ABORTED              loss, gradient or weight is not finite though the data are, and the run
+//                        has gone back as often as it may; names step, tensor and sequences
 //   RESOURCE_EXHAUSTED   libtorch got no memory
 //   others               what the host returned
 absl::StatusOr<RunOutcome> RunTraining(const TrainConfig& config, RunHost& host,

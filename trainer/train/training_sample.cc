@@ -25,7 +25,7 @@ absl::StatusOr<TrainingSample> ReadTrainingSample(const TrainConfig& config, Run
                                                   int64_t cursor, int64_t positions,
                                                   at::Device device) {
   LORSA_ASSIGN_OR_RETURN(auto source, host.OpenTraining(cursor));
-  BatchReader reader(config, host, std::move(source), device);
+  BatchReader reader(config, std::move(source), device);
   TrainingSample sample;
   int64_t targets = 0;
   for (int64_t left = SampleSequences(config, positions); left > 0;) {

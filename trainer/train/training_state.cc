@@ -76,12 +76,13 @@ std::string FormatTrainingCounts(const TrainingCounts& counts) {
                       {"evaluated_step", OrNull(counts.evaluated_step)},
                       {"fvu", OrNull(counts.fvu)},
                       {"best_fvu", OrNull(counts.best_fvu)},
-                      {"refitted", counts.refitted}};
+                      {"refitted", counts.refitted},
+                      {"rollbacks", RollbacksToJson(counts.rollbacks)}};
   return value.dump(2) + "\n";
 }
 
 absl::StatusOr<TrainingCounts> ParseTrainingCounts(absl::string_view text) {
-  LORSA_ASSIGN_OR_RETURN(const json value, ParseJsonObject(text, /*max_depth=*/1));
+  LORSA_ASSIGN_OR_RETURN(const json value, ParseJsonObject(text, /*max_depth=*/3));
   JsonFields fields(value, "");
   if (fields.Text("format") != kFormat) fields.Fail("format", "is not lorsa-training-state");
   fields.Integer("format_version", kFormatVersion, kFormatVersion);
@@ -96,6 +97,7 @@ absl::StatusOr<TrainingCounts> ParseTrainingCounts(absl::string_view text) {
   if (fields.Nullable("evaluated_step") != nullptr) {
     counts.evaluated_step = fields.Integer("evaluated_step", 0, counts.step);
   }
+  counts.rollbacks = TakeRollbacks(fields, "rollbacks");
   LORSA_RETURN_IF_ERROR(fields.Finish());
   return counts;
 }
@@ -118,7 +120,8 @@ NamedTensors StateTensors(const LorsaConfig& config, const TrainingState& state)
 absl::StatusOr<TrainingState> ReadState(const LorsaConfig& config, const TrainingCounts& counts,
                                         const TensorFile& weights, const TensorFile& file,
                                         at::Device device) {
-  TrainingState state{.counts = counts};
+  TrainingState state;
+  state.counts = counts;
   LORSA_ASSIGN_OR_RETURN(LorsaParameters published, ReadAll(config, "", weights, device));
   if (file.Has(std::string(kTrained) + "W_V")) {
     LORSA_ASSIGN_OR_RETURN(state.parameters, ReadAll(config, kTrained, file, device));

@@ -15,6 +15,7 @@
 #include "trainer/lorsa/precision.h"
 #include "trainer/lorsa/tensor_file.h"
 #include "trainer/train/adam.h"
+#include "trainer/train/rollback.h"
 
 namespace lorsa::trainer {
 
@@ -24,11 +25,13 @@ struct TrainingCounts {
   int64_t sequences_consumed = 0;  // cursor in the order of `seed`
   uint64_t seed = 0;
   Precision precision = Precision::kFp32;  // of the whole run
-  int64_t skipped_batches = 0;  // without an unmasked target; the optimiser took the other steps
+  // Without an unmasked target, or left out by a rollback; the optimiser took the other steps.
+  int64_t skipped_batches = 0;
   std::optional<int64_t> evaluated_step;  // of the newest evaluation
   std::optional<double> fvu;              // its held-out FVU
   std::optional<double> best_fvu;         // the lowest so far
   bool refitted = false;                  // the final refit of the decoder is done
+  Rollbacks rollbacks;
 };
 
 struct TrainingState {

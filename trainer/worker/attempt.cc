@@ -19,6 +19,7 @@
 #include "trainer/worker/config_from_spec.h"
 #include "trainer/worker/messages.h"
 #include "trainer/worker/remote_host.h"
+#include "trainer/worker/run_log.h"
 #include "trainer/worker/server_channel.h"
 #include "trainer/worker/server_session.h"
 
@@ -62,6 +63,7 @@ absl::StatusOr<trainer::RunOutcome> Train(const v1::Welcome& welcome, RemoteHost
                          leader.Decorator(welcome.resolved_spec(), welcome.activation_set()));
   const std::vector<std::string> folders(welcome.checkpoint_folders().begin(),
                                          welcome.checkpoint_folders().end());
+  LogExpected(config);
   return trainer::RunTraining(config, host, folders, decorate);
 }
 
@@ -89,6 +91,7 @@ absl::Status RunAttempt(FileSystem& fs, const std::string& bootstrap_file,
   spdlog::info("event=worker_end job={} attempt={} outcome={} message=\"{}\"", bootstrap.job(),
                bootstrap.attempt(), v1::WorkerOutcome::Kind_Name(outcome.kind()),
                outcome.message());
+  if (result.ok()) LogTaken(*result);
   const absl::Status written = WriteOutcome(fs, bootstrap.outcome_file(), outcome);  // 2
   const absl::Status finished = session.Finish(outcome, kFinishTimeout);             // 3
   return finished.ok() ? absl::OkStatus() : written;

@@ -188,6 +188,9 @@ absl::StatusOr<trainer::TrainConfig> ConfigFromSpec(const v1::TrainingSpec& spec
   config.evaluation_interval_tokens = static_cast<int64_t>(spec.evaluation_interval_tokens());
   config.checkpoint_interval_tokens = static_cast<int64_t>(spec.checkpoint_interval_tokens());
   LORSA_RETURN_IF_ERROR(FillRecipe(spec, config));
+  config.max_rollbacks = spec.max_rollbacks();
+  config.keep_checkpoints = spec.keep_checkpoints();
+  config.keep_every_tokens = static_cast<int64_t>(spec.keep_every_tokens());
   LORSA_RETURN_IF_ERROR(trainer::ValidateTrainConfig(config));
   return config;
 }

@@ -1,6 +1,7 @@
 // A run's world without a server: a sealed set on this machine, checkpoints renamed into an output
-// folder, where all are kept, reports as log lines and as one JSON line each in metrics.jsonl. A
-// resumed run reports the steps after its checkpoint again: the later line of a step counts.
+// folder and kept as lorsad would keep them (job_spec/retention.h; nothing is pinned), reports as
+// log lines and as one JSON line each in metrics.jsonl. A resumed run reports the steps after its
+// checkpoint again: the later line of a step counts.
 #ifndef LORSA_TRAINER_WORKER_LOCAL_HOST_H_
 #define LORSA_TRAINER_WORKER_LOCAL_HOST_H_
 
@@ -13,17 +14,21 @@
 #include "activation_store/activation_set.h"
 #include "activation_store/sequence_stream.h"
 #include "base/file_system.h"
+#include "base/folder_lock.h"
 #include "trainer/train/run_host.h"
+#include "trainer/train/train_config.h"
 
 namespace lorsa::worker {
 
 class LocalHost final : public trainer::RunHost {
  public:
-  // Makes `output_folder` with checkpoints/ and staging/ in it. `fs` outlives the host. `stop` is
-  // set from outside (a signal) and makes the run checkpoint and end.
+  // Makes `output_folder` with checkpoints/ and staging/ in it, and holds a lock on it:
+  // FAILED_PRECONDITION if another run has it. `fs` and `config` outlive the host. `stop` is set
+  // from outside (a signal) and makes the run checkpoint and end.
   static absl::StatusOr<std::unique_ptr<LocalHost>> Create(
-      FileSystem& fs, std::shared_ptr<const store::ActivationSet> set, uint64_t seed,
-      const std::string& output_folder, const std::atomic<bool>& stop);
+      FileSystem& fs, std::shared_ptr<const store::ActivationSet> set,
+      const trainer::TrainConfig& config, const std::string& output_folder,
+      const std::atomic<bool>& stop);
 
   // Published checkpoints, newest first.
   absl::StatusOr<std::vector<std::string>> CheckpointFolders();
@@ -35,24 +40,31 @@ class LocalHost final : public trainer::RunHost {
   void ReportProgress(const trainer::Progress& progress) override;
   void ReportWaiting(absl::string_view condition) override;
   void ReportWarning(absl::string_view message) override;
+  void ReportDamagedCheckpoint(int64_t step, absl::string_view why) override;
   std::string staging_folder() override { return JoinPath(output_folder_, "staging"); }
-  absl::Status PublishCheckpoint(const trainer::StagedCheckpoint& checkpoint) override;
+  absl::StatusOr<std::string> PublishCheckpoint(
+      const trainer::StagedCheckpoint& checkpoint) override;
+  std::string rollbacks_file() override { return JoinPath(output_folder_, "rollbacks.json"); }
   trainer::StopRequest stop_requested() override;
+  absl::StatusOr<MemoryUse> memory_use() override { return ReadMemoryUse(); }
   absl::Time Now() override { return absl::Now(); }
   void Sleep(absl::Duration duration) override;
   FileSystem& file_system() override { return fs_; }
 
  private:
-  LocalHost(FileSystem& fs, std::shared_ptr<const store::ActivationSet> set, uint64_t seed,
-            std::string output_folder, const std::atomic<bool>& stop);
+  LocalHost(FileSystem& fs, std::shared_ptr<const store::ActivationSet> set,
+            const trainer::TrainConfig& config, std::string output_folder,
+            std::unique_ptr<FolderLock> lock, const std::atomic<bool>& stop);
+  absl::Status ApplyRetention();
   absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> Open(store::Subset subset,
                                                                 int64_t cursor);
   std::string CheckpointsFolder() const { return JoinPath(output_folder_, "checkpoints"); }
 
   FileSystem& fs_;
   const std::shared_ptr<const store::ActivationSet> set_;
-  const uint64_t seed_;
+  const trainer::TrainConfig& config_;
   const std::string output_folder_;
+  const std::unique_ptr<FolderLock> lock_;
   const std::atomic<bool>& stop_;
   std::ofstream metrics_;
   absl::Time last_progress_ = absl::InfinitePast();

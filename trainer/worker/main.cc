@@ -10,6 +10,7 @@
 
 #include "base/file_system.h"
 #include "trainer/parallel/mpi_communicator.h"
+#include "trainer/train/training_run.h"
 #include "trainer/worker/attempt.h"
 #include "trainer/worker/ranks.h"
 #include "trainer/worker/standalone.h"
@@ -18,14 +19,24 @@
 namespace {
 
 constexpr int kWrongUsage = 2;
+constexpr int kStoppedEarly = 75;  // EX_TEMPFAIL: run it again to go on
 
-absl::Status RunAlone(lorsa::FileSystem& fs, const lorsa::worker::StandaloneOptions& options,
-                      const std::atomic<bool>& stop, lorsa::worker::LeadingRank& leader) {
+using Outcome = lorsa::trainer::RunOutcome;
+
+absl::StatusOr<Outcome> RunAlone(lorsa::FileSystem& fs,
+                                 const lorsa::worker::StandaloneOptions& options,
+                                 const std::atomic<bool>& stop,
+                                 lorsa::worker::LeadingRank& leader) {
   if (options.spec.empty() || options.set_folder.empty() || options.output_folder.empty()) {
     return absl::InvalidArgumentError(
         "give --standalone with --set and --out; --bootstrap is for lorsad (see --help)");
   }
   return lorsa::worker::RunStandalone(fs, options, stop, leader);
+}
+
+int Failed(const absl::Status& status) {
+  std::cerr << "lorsa-worker: " << std::string(status.message()) << "\n";
+  return 1;
 }
 
 }  // namespace
@@ -49,7 +60,8 @@ int main(int argc, char** argv) {
   app.add_option("--set", standalone.set_folder, "Folder of the activation set")->needs(alone);
   app.add_option(
          "--out", standalone.output_folder,
-         "Folder for metrics and checkpoints, all of which are kept; a run found there is resumed")
+         "Folder for metrics and checkpoints; a run found there is resumed. Exit code 75: stopped "
+         "by a signal before the end, run the same command again to go on")
       ->needs(alone);
   try {
     app.parse(argc, argv);
@@ -75,10 +87,14 @@ int main(int argc, char** argv) {
   }
   lorsa::PosixFileSystem fs;
   lorsa::worker::LeadingRank leader(communicator.get());
-  const absl::Status status = bootstrap_file.empty()
-                                  ? RunAlone(fs, standalone, stop, leader)
-                                  : lorsa::worker::RunAttempt(fs, bootstrap_file, stop, leader);
-  if (status.ok()) return 0;
-  std::cerr << "lorsa-worker: " << std::string(status.message()) << "\n";
-  return 1;
+  if (!bootstrap_file.empty()) {
+    const absl::Status status = lorsa::worker::RunAttempt(fs, bootstrap_file, stop, leader);
+    return status.ok() ? 0 : Failed(status);
+  }
+  const absl::StatusOr<Outcome> outcome = RunAlone(fs, standalone, stop, leader);
+  if (!outcome.ok()) return Failed(outcome.status());
+  if (outcome->kind == Outcome::Kind::kSucceeded) return 0;
+  std::cerr << "lorsa-worker: stopped at step " << outcome->step
+            << "; run the same command again to go on. " << outcome->message << "\n";
+  return kStoppedEarly;
 }

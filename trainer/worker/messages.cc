@@ -60,6 +60,9 @@ v1::JobProgress ToMessage(const trainer::Progress& progress) {
   message.set_tokens_per_second(progress.tokens_per_second);
   if (progress.fvu.has_value()) message.set_fvu(*progress.fvu);
   message.set_phase(progress.phase);
+  if (progress.remaining_seconds.has_value()) {
+    message.set_remaining_seconds(*progress.remaining_seconds);
+  }
   return message;
 }
 

@@ -110,9 +110,21 @@ void RemoteHost::ReportWaiting(absl::string_view condition) {
 
 void RemoteHost::ReportWarning(absl::string_view message) {
   spdlog::warn("event=warning message=\"{}\"", std::string(message));
+  v1::WorkerWarning warning;
+  warning.set_message(std::string(message));
+  session_.AddWarning(std::move(warning));
 }
 
-absl::Status RemoteHost::PublishCheckpoint(const trainer::StagedCheckpoint& checkpoint) {
+void RemoteHost::ReportDamagedCheckpoint(int64_t step, absl::string_view why) {
+  spdlog::warn("event=checkpoint_damaged step={} message=\"{}\"", step, std::string(why));
+  v1::WorkerWarning warning;
+  warning.set_message(std::string(why));
+  warning.set_damaged_step(step);
+  session_.AddWarning(std::move(warning));
+}
+
+absl::StatusOr<std::string> RemoteHost::PublishCheckpoint(
+    const trainer::StagedCheckpoint& checkpoint) {
   v1::CheckpointStaged staged;
   staged.set_folder(checkpoint.folder);
   staged.set_step(checkpoint.step);
@@ -120,7 +132,8 @@ absl::Status RemoteHost::PublishCheckpoint(const trainer::StagedCheckpoint& chec
   staged.set_manifest_sha256(checkpoint.manifest_sha256);
   if (checkpoint.fvu.has_value()) staged.set_fvu(*checkpoint.fvu);
   staged.set_scheduled(checkpoint.scheduled);
-  return session_.PublishCheckpoint(std::move(staged));
+  LORSA_RETURN_IF_ERROR(session_.PublishCheckpoint(std::move(staged)));
+  return JoinPath(channel_.bootstrap().checkpoints_folder(), checkpoint.folder);
 }
 
 trainer::StopRequest RemoteHost::stop_requested() {

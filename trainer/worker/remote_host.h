@@ -30,13 +30,17 @@ class RemoteHost final : public trainer::RunHost {
   void ReportProgress(const trainer::Progress& progress) override;
   void ReportWaiting(absl::string_view condition) override;
   void ReportWarning(absl::string_view message) override;
+  void ReportDamagedCheckpoint(int64_t step, absl::string_view why) override;
 
   std::string staging_folder() override { return channel_.bootstrap().staging_folder(); }
-  absl::Status PublishCheckpoint(const trainer::StagedCheckpoint& checkpoint) override;
+  absl::StatusOr<std::string> PublishCheckpoint(
+      const trainer::StagedCheckpoint& checkpoint) override;
+  std::string rollbacks_file() override { return channel_.bootstrap().rollbacks_file(); }
 
   // A session that ended counts as kCancel: nothing of this attempt can be published any more.
   trainer::StopRequest stop_requested() override;
 
+  absl::StatusOr<MemoryUse> memory_use() override { return ReadMemoryUse(); }
   absl::Time Now() override { return absl::Now(); }
   void Sleep(absl::Duration duration) override;
   FileSystem& file_system() override { return fs_; }

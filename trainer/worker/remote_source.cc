@@ -28,20 +28,23 @@ RemoteSource::RemoteSource(ServerChannel& channel, Options options)
       thread_([this] { Run(); }) {}
 
 RemoteSource::~RemoteSource() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-    if (context_ != nullptr) context_->TryCancel();
-  }
+  Cancel();
   thread_.join();
+}
+
+void RemoteSource::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  stopping_ = true;
+  if (context_ != nullptr) context_->TryCancel();
 }
 
 absl::Status RemoteSource::Next(store::Sequence& out) {
   absl::MutexLock lock(&mutex_);
   const auto settled = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return !ready_.empty() || !end_.ok();
+    return !ready_.empty() || !end_.ok() || stopping_;
   };
   mutex_.Await(absl::Condition(&settled));
+  if (stopping_) return absl::CancelledError("the source was closed");
   if (ready_.empty()) return end_;
   ready_bytes_ -= ByteSize(ready_.front());
   out = std::move(ready_.front());

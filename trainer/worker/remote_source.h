@@ -26,7 +26,8 @@ class RemoteSource final : public trainer::SequenceSource {
     v1::StreamSequencesRequest request;  // name, subset, seed, first cursor; limit 0
     int64_t end = 0;                     // cursor after the last sequence; 0 = without end
     int64_t max_buffered_bytes = 64 << 20;
-    // Asked between reconnects: true makes the source give up with CANCELLED.
+    // Asked between reconnects, in a thread of the source's own: true makes the source give up with
+    // CANCELLED.
     std::function<bool()> give_up;
   };
 
@@ -35,6 +36,7 @@ class RemoteSource final : public trainer::SequenceSource {
   ~RemoteSource() override;  // cancels the call
 
   absl::Status Next(store::Sequence& out) override;
+  void Cancel() override;
 
  private:
   void Run();

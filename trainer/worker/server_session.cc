@@ -9,6 +9,7 @@
 namespace lorsa::worker {
 namespace {
 
+constexpr size_t kMaxWaitingWarnings = 100;
 constexpr int kMaxPointsPerBatch = 256;
 
 }  // namespace
@@ -64,6 +65,12 @@ absl::Status ServerSession::AddMetrics(v1::MetricPoint point) {
   if (!status_.ok()) return status_;
   points_.push_back(std::move(point));
   return absl::OkStatus();
+}
+
+void ServerSession::AddWarning(v1::WorkerWarning warning) {
+  absl::MutexLock lock(&mutex_);
+  if (warnings_.size() == kMaxWaitingWarnings) warnings_.pop_front();
+  warnings_.push_back(std::move(warning));
 }
 
 absl::Status ServerSession::PublishCheckpoint(v1::CheckpointStaged staged) {
@@ -202,7 +209,7 @@ void ServerSession::Handle(const v1::ServerMessage& message) {
 
 bool ServerSession::SomethingToSend() const {
   return absl::Now() >= next_heartbeat_ || !points_.empty() || batches_sent_ < batches_.size() ||
-         (staged_.has_value() && !staged_sent_) ||
+         !warnings_.empty() || (staged_.has_value() && !staged_sent_) ||
          (outcome_.has_value() && !outcome_sent_ && batches_.empty());
 }
 
@@ -237,8 +244,8 @@ v1::MetricBatch ServerSession::NextBatch() {
   return batch;
 }
 
-// Metrics go before a checkpoint and before the outcome, so that a published step's metrics are
-// durable with it.
+// Metrics and warnings go before a checkpoint and before the outcome, so that a published step's
+// metrics are durable with it.
 std::optional<v1::WorkerMessage> ServerSession::NextMessage() {
   v1::WorkerMessage message;
   if (batches_sent_ == batches_.size() && !points_.empty()) batches_.push_back(NextBatch());
@@ -248,6 +255,9 @@ std::optional<v1::WorkerMessage> ServerSession::NextMessage() {
     next_heartbeat_ = absl::Now() + options_.heartbeat_interval;
   } else if (batches_sent_ < batches_.size()) {
     *message.mutable_metrics() = batches_[batches_sent_++];
+  } else if (!warnings_.empty()) {
+    *message.mutable_warning() = std::move(warnings_.front());
+    warnings_.pop_front();
   } else if (staged_.has_value() && !staged_sent_) {
     *message.mutable_checkpoint() = *staged_;
     staged_sent_ = true;

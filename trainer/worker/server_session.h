@@ -52,6 +52,10 @@ class ServerSession {
   // Queues a point; blocks only while too many wait.
   absl::Status AddMetrics(v1::MetricPoint point);
 
+  // Queues something for the job's history; the oldest go once many wait. Lost if the connection
+  // breaks while it is sent.
+  void AddWarning(v1::WorkerWarning warning);
+
   // Asks the server to publish a staged checkpoint, and waits for its answer: OK when it is
   // published; RESOURCE_EXHAUSTED if the server could not for now and it is worth trying again;
   // INTERNAL if the server refused it.
@@ -105,6 +109,8 @@ class ServerSession {
   std::deque<v1::MetricBatch> batches_ ABSL_GUARDED_BY(mutex_);
   size_t batches_sent_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t next_batch_ ABSL_GUARDED_BY(mutex_) = 1;
+
+  std::deque<v1::WorkerWarning> warnings_ ABSL_GUARDED_BY(mutex_);  // not yet sent
 
   std::optional<v1::CheckpointStaged> staged_ ABSL_GUARDED_BY(mutex_);
   bool staged_sent_ ABSL_GUARDED_BY(mutex_) = false;

@@ -145,6 +145,25 @@ TEST_F(ServerSessionTest, MetricsOfAStepGoBeforeItsCheckpoint) {
   EXPECT_THAT(Steps(), SizeIs(1));
 }
 
+TEST_F(ServerSessionTest, WarningsReachTheServerBeforeACheckpointAndTheOutcome) {
+  StartServer();
+  auto session = Connect();
+  v1::WorkerWarning early;
+  early.set_message("before the welcome");
+  session->AddWarning(early);
+  ASSERT_TRUE(session->Start().ok());
+  v1::WorkerWarning damaged;
+  damaged.set_message("damaged");
+  damaged.set_damaged_step(20);
+  session->AddWarning(damaged);
+  ASSERT_TRUE(session->Finish(Succeeded(), kPatience).ok());
+  absl::MutexLock lock(&record_.mutex);
+  ASSERT_EQ(record_.warnings.size(), 2u);
+  EXPECT_EQ(record_.warnings[0].message(), "before the welcome");
+  EXPECT_FALSE(record_.warnings[0].has_damaged_step());
+  EXPECT_EQ(record_.warnings[1].damaged_step(), 20);
+}
+
 TEST_F(ServerSessionTest, AnErrorOfPublishingTellsWhetherToTryAgain) {
   StartServer({.publish_error = "no space", .publish_retriable = true});
   auto session = Connect();

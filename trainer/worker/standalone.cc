@@ -13,6 +13,7 @@
 #include "trainer/train/training_run.h"
 #include "trainer/worker/config_from_spec.h"
 #include "trainer/worker/local_host.h"
+#include "trainer/worker/run_log.h"
 
 namespace lorsa::worker {
 namespace {
@@ -27,8 +28,9 @@ absl::Status ViolationsError(const std::vector<FieldViolation>& violations) {
 
 }  // namespace
 
-absl::Status RunStandalone(FileSystem& fs, const StandaloneOptions& options,
-                           const std::atomic<bool>& stop, LeadingRank& leader) {
+absl::StatusOr<trainer::RunOutcome> RunStandalone(FileSystem& fs, const StandaloneOptions& options,
+                                                  const std::atomic<bool>& stop,
+                                                  LeadingRank& leader) {
   LORSA_ASSIGN_OR_RETURN(const SpecText text, ReadSpecText({options.spec}, std::cin, fs));
   LORSA_ASSIGN_OR_RETURN(v1::TrainingSpec spec, ParseSpec(text));
   if (!spec.has_ranks()) spec.set_ranks(static_cast<uint32_t>(leader.ranks()));
@@ -40,14 +42,16 @@ absl::Status RunStandalone(FileSystem& fs, const StandaloneOptions& options,
                          ConfigFromSpec(resolved.spec, description));
   LORSA_ASSIGN_OR_RETURN(const trainer::KernelDecorator decorate,
                          leader.Decorator(resolved.spec, description));
-  LORSA_ASSIGN_OR_RETURN(const auto host, LocalHost::Create(fs, set, resolved.spec.seed(),
-                                                            options.output_folder, stop));
+  LORSA_ASSIGN_OR_RETURN(const auto host,
+                         LocalHost::Create(fs, set, config, options.output_folder, stop));
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> checkpoints, host->CheckpointFolders());
+  LogExpected(config);
   LORSA_ASSIGN_OR_RETURN(const trainer::RunOutcome outcome,
                          trainer::RunTraining(config, *host, checkpoints, decorate));
+  LogTaken(outcome);
   spdlog::info("event=run_end step={} tokens={} message=\"{}\"", outcome.step, outcome.tokens,
                outcome.message);
-  return absl::OkStatus();
+  return outcome;
 }
 
 }  // namespace lorsa::worker

@@ -5,8 +5,9 @@
 #include <atomic>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/file_system.h"
+#include "trainer/train/training_run.h"
 #include "trainer/worker/ranks.h"
 
 namespace lorsa::worker {
@@ -14,14 +15,15 @@ namespace lorsa::worker {
 struct StandaloneOptions {
   std::string spec;           // a TrainingSpec: a file, "-" for standard input, or itself
   std::string set_folder;     // a sealed activation set
-  std::string output_folder;  // checkpoints/ (all are kept), metrics.jsonl; a run there is resumed
+  std::string output_folder;  // checkpoints/, metrics.jsonl; a run there is resumed
 };
 
-// Trains to the end, or checkpoints and returns OK when `stop` is set. Works with the ranks that
-// `leader` leads: the number that a specification without `ranks` has. INVALID_ARGUMENT lists every
-// problem of the specification, a line each.
-absl::Status RunStandalone(FileSystem& fs, const StandaloneOptions& options,
-                           const std::atomic<bool>& stop, LeadingRank& leader);
+// Trains to the end, or makes a checkpoint and is kDrained when `stop` is set. Works with the ranks
+// that `leader` leads: the number that a specification without `ranks` has. INVALID_ARGUMENT lists
+// every problem of the specification, a line each.
+absl::StatusOr<trainer::RunOutcome> RunStandalone(FileSystem& fs, const StandaloneOptions& options,
+                                                  const std::atomic<bool>& stop,
+                                                  LeadingRank& leader);
 
 }  // namespace lorsa::worker
 

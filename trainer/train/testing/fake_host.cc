@@ -13,15 +13,18 @@ class FakeSource final : public SequenceSource {
       : set_(set), index_(std::move(index)) {}
 
   absl::Status Next(store::Sequence& out) override {
+    if (cancelled_) return absl::CancelledError("cancelled");
     const int64_t index = index_();
     if (index < 0) return absl::OutOfRangeError("no more sequences");
     out = set_.sequences[index];
     return absl::OkStatus();
   }
+  void Cancel() override { cancelled_ = true; }
 
  private:
   const SyntheticSet& set_;
   std::function<int64_t()> index_;
+  std::atomic<bool> cancelled_ = false;
 };
 
 }  // namespace
@@ -76,14 +79,23 @@ absl::StatusOr<std::string> FakeHost::LoadAttentionWeights() {
 
 void FakeHost::ReportWaiting(absl::string_view condition) { waiting.emplace_back(condition); }
 
-void FakeHost::ReportWarning(absl::string_view message) { warnings.emplace_back(message); }
+void FakeHost::ReportWarning(absl::string_view message) {
+  warnings.emplace_back(message);
+  on_warning();
+}
 
-absl::Status FakeHost::PublishCheckpoint(const StagedCheckpoint& checkpoint) {
+void FakeHost::ReportDamagedCheckpoint(int64_t step, absl::string_view why) {
+  damaged.push_back(step);
+  ReportWarning(why);
+}
+
+absl::StatusOr<std::string> FakeHost::PublishCheckpoint(const StagedCheckpoint& checkpoint) {
   if (absl::Status status = on_publish(checkpoint); !status.ok()) return status;
   const std::string target = CheckpointFolder(checkpoint.step);
   fs_.RemoveAll(target).IgnoreError();
   published.push_back(checkpoint);
-  return fs_.Rename(checkpoint.path, target);
+  if (absl::Status status = fs_.Rename(checkpoint.path, target); !status.ok()) return status;
+  return target;
 }
 
 void FakeHost::Sleep(absl::Duration duration) {

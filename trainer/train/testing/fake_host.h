@@ -3,6 +3,7 @@
 #ifndef LORSA_TRAINER_TRAIN_TESTING_FAKE_HOST_H_
 #define LORSA_TRAINER_TRAIN_TESTING_FAKE_HOST_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,7 +26,9 @@ class FakeHost final : public RunHost {
     return absl::OkStatus();
   };
   std::function<void()> on_sleep = [] {};
+  std::function<void()> on_warning = [] {};
   std::string staging;  // folder/staging
+  MemoryUse memory{.resident = 1 << 20, .peak = 2 << 20, .available = int64_t{1} << 40};
 
   // --- What the run did ---
   std::vector<MetricPoint> metrics;
@@ -33,6 +36,7 @@ class FakeHost final : public RunHost {
   std::vector<StagedCheckpoint> published;
   std::vector<std::string> waiting;
   std::vector<std::string> warnings;
+  std::vector<int64_t> damaged;  // steps
   // Folders of what was published, newest first.
   std::vector<std::string> CheckpointFolders() const;
   std::string CheckpointFolder(int64_t step) const;
@@ -45,9 +49,12 @@ class FakeHost final : public RunHost {
   void ReportProgress(const Progress& p) override { progress.push_back(p); }
   void ReportWaiting(absl::string_view condition) override;
   void ReportWarning(absl::string_view message) override;
+  void ReportDamagedCheckpoint(int64_t step, absl::string_view why) override;
   std::string staging_folder() override { return staging; }
-  absl::Status PublishCheckpoint(const StagedCheckpoint& checkpoint) override;
+  absl::StatusOr<std::string> PublishCheckpoint(const StagedCheckpoint& checkpoint) override;
+  std::string rollbacks_file() override { return JoinPath(folder_, "rollbacks.json"); }
   StopRequest stop_requested() override { return on_poll(); }
+  absl::StatusOr<MemoryUse> memory_use() override { return memory; }
   absl::Time Now() override { return now_ += absl::Milliseconds(1); }
   void Sleep(absl::Duration duration) override;
   FileSystem& file_system() override { return fs_; }

@@ -28,6 +28,7 @@ struct SessionRecord {
   int batches_received ABSL_GUARDED_BY(mutex) = 0;                    // repetitions included
   std::vector<v1::CheckpointStaged> staged ABSL_GUARDED_BY(mutex);
   std::vector<v1::JobProgress> heartbeats ABSL_GUARDED_BY(mutex);
+  std::vector<v1::WorkerWarning> warnings ABSL_GUARDED_BY(mutex);
   std::vector<v1::WorkerOutcome> outcomes ABSL_GUARDED_BY(mutex);
 };
 
@@ -112,6 +113,9 @@ class FakeServer {
             break;
           case v1::WorkerMessage::kHeartbeat:
             record_.heartbeats.push_back(message.heartbeat().progress());
+            continue;
+          case v1::WorkerMessage::kWarning:
+            record_.warnings.push_back(message.warning());
             continue;
           case v1::WorkerMessage::kMetrics:
             ++record_.batches_received;

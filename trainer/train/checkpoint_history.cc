@@ -1,0 +1,85 @@
+#include "trainer/train/checkpoint_history.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace lorsa::trainer {
+
+bool IsScheduled(const TrainConfig& config, const TrainingCounts& counts) {
+  return config.checkpoint_is_due(counts.step) &&
+         (!config.evaluation_is_due(counts.step) || counts.evaluated_step == counts.step);
+}
+
+CheckpointHistory::CheckpointHistory(const TrainConfig& config, RunHost& host,
+                                     absl::Span<const std::string> folders)
+    : config_(config), host_(host), folders_(folders.rbegin(), folders.rend()) {}
+
+absl::StatusOr<TrainingState> CheckpointHistory::Newest(const Rollbacks& rollbacks,
+                                                        at::Device device) {
+  const auto fits = [&](const TrainingCounts& counts) {
+    // A list that the file does not know came with the checkpoint from another run's folder.
+    return IsOfHistory(counts.step, counts.rollbacks, rollbacks) ||
+           IsOfHistory(0, rollbacks, counts.rollbacks);
+  };
+  LORSA_ASSIGN_OR_RETURN(TrainingState state,
+                         Find(std::numeric_limits<int64_t>::max(), fits, device));
+  if (state.counts.rollbacks.size() < rollbacks.size()) state.counts.rollbacks = rollbacks;
+  return state;
+}
+
+absl::StatusOr<TrainingState> CheckpointHistory::NewestScheduledBefore(int64_t step,
+                                                                       const Rollbacks& rollbacks,
+                                                                       at::Device device) {
+  const auto fits = [&](const TrainingCounts& counts) {
+    return IsScheduled(config_, counts) && IsOfHistory(counts.step, counts.rollbacks, rollbacks);
+  };
+  return Find(step, fits, device);
+}
+
+absl::StatusOr<TrainingState> CheckpointHistory::Find(int64_t before_step, const Filter& fits,
+                                                      at::Device device) {
+  for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) {
+    if (StepOfCheckpointFolder(*folder) >= before_step) continue;
+    absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(host_.file_system(), *folder, device);
+    if (!checkpoint.ok()) {
+      const std::string why =
+          absl::StrCat("A checkpoint is not used: ", checkpoint.status().message());
+      const bool damaged =
+          absl::IsDataLoss(checkpoint.status()) || absl::IsNotFound(checkpoint.status());
+      if (damaged) {
+        host_.ReportDamagedCheckpoint(StepOfCheckpointFolder(*folder), why);
+      } else {
+        host_.ReportWarning(why);
+      }
+      continue;
+    }
+    if (!fits(checkpoint->state.counts)) continue;
+    LORSA_RETURN_IF_ERROR(CheckConfiguration(*folder, *checkpoint));
+    return std::move(checkpoint->state);
+  }
+  return absl::NotFoundError("There is no checkpoint to go on from.");
+}
+
+absl::Status CheckpointHistory::CheckConfiguration(const std::string& folder,
+                                                   const Checkpoint& checkpoint) {
+  const TrainingCounts& counts = checkpoint.state.counts;
+  if (FormatCheckpointConfig(checkpoint.config) !=
+          FormatCheckpointConfig(CheckpointConfigOf(config_)) ||
+      counts.seed != config_.seed || counts.precision != config_.precision ||
+      checkpoint.state.averaged.has_value() != (config_.ema_fraction > 0) ||
+      counts.sequences_consumed != counts.step * config_.sequences_per_step) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder, " is a checkpoint of another configuration; start a new run without it."));
+  }
+  if (!(checkpoint.environment == CurrentEnvironment(config_.ranks))) {
+    host_.ReportWarning(absl::StrCat(
+        folder, " was written with another build, instruction set or number of threads or ranks; ",
+        "the run goes on, but not bit for bit as it would have there."));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lorsa::trainer

@@ -1,0 +1,23 @@
+#include "trainer/worker/run_log.h"
+
+#include "base/memory_use.h"
+#include "spdlog/spdlog.h"
+#include "trainer/resources/resource_estimate.h"
+
+namespace lorsa::worker {
+
+void LogExpected(const trainer::TrainConfig& config) {
+  const trainer::ResourceEstimate estimate = trainer::EstimateResources(config);
+  const MemoryUse use = ReadMemoryUse().value_or(MemoryUse());
+  spdlog::info("event=run_expected peak_memory_bytes={} checkpoint_bytes={} disk_bytes={}",
+               use.resident + estimate.memory(), estimate.checkpoint, estimate.disk());
+}
+
+void LogTaken(const trainer::RunOutcome& outcome) {
+  const MemoryUse use = ReadMemoryUse().value_or(MemoryUse());
+  spdlog::info("event=run_taken peak_memory_bytes={} seconds={:.0f} expected_seconds={:.0f}",
+               use.peak, absl::ToDoubleSeconds(outcome.took),
+               absl::ToDoubleSeconds(outcome.expected));
+}
+
+}  // namespace lorsa::worker
