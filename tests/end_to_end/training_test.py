@@ -103,6 +103,44 @@ def test_killed_workers_change_nothing_in_the_result(service: Service) -> None:
     assert steps == list(range(1, 401))
 
 
+def test_a_damaged_checkpoint_is_taken_off_the_list_and_the_one_before_is_used(
+    service: Service,
+) -> None:
+    expected = undisturbed(service)
+    submit(service, "job")
+    wait_for_checkpoints(service, "job", 3)
+    for pid in service.worker_pids():
+        os.kill(pid, signal.SIGSTOP)
+    newest = service.checkpoints("job")[-1]["name"].split("/")[-1]
+    job = service.data / "jobs/job"
+    weights = job / "checkpoints" / newest / "lorsa.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    for pid in service.worker_pids():
+        os.kill(pid, signal.SIGKILL)
+    ended = service.wait_for_state("job", "SUCCEEDED", "FAILED")
+    assert ended["state"] == "JOB_STATE_SUCCEEDED", ended
+    assert (job / "damaged" / newest).is_dir()
+    assert final_digests(service, "job") == expected
+    watched = service.cli("job", "watch", "job").stdout
+    assert "WARNING" in watched
+    assert str(weights) in watched
+
+
+def test_a_pinned_checkpoint_outlives_the_retention(service: Service) -> None:
+    spec = SPEC.replace("keep_checkpoints: 100", "keep_checkpoints: 1")
+    service.cli("job", "submit", "--id", "job", spec.format(name="set", tokens=TOKENS))
+    wait_for_checkpoints(service, "job", 1)
+    service.cli("checkpoint", "pin", "job@latest")
+    pinned = {c["name"] for c in service.checkpoints("job") if c.get("pinned")}
+    assert len(pinned) == 1
+    service.wait_for_state("job", "SUCCEEDED", "FAILED")
+    left = {c["name"]: c for c in service.checkpoints("job")}
+    assert pinned <= left.keys()
+    assert len(left) <= 3  # the newest, the best and the pinned
+    assert "pinned" in service.cli("checkpoint", "list", "job").stdout
+    service.cli("checkpoint", "unpin", pinned.pop())
+
+
 def test_a_killed_server_loses_nothing_and_the_worker_goes_on(service: Service) -> None:
     expected = undisturbed(service)
     submit(service, "job")
