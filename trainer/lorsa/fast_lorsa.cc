@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/util/accumulate.h>
 
 #include <utility>
 #include <vector>
@@ -113,20 +112,6 @@ class FastLorsa final : public LorsaKernel {
 };
 
 }  // namespace
-
-int64_t StepMemoryBytes(const LorsaConfig& config, Precision precision, int64_t sequences,
-                        int64_t context, int64_t aux_top_k) {
-  const StepSizes sizes(config, sequences, context);
-  const StepDemand demand{.gradients = true, .top_k = config.top_k, .aux_top_k = aux_top_k};
-  int64_t bytes = 0;
-  for (const ParameterSpec& spec : ParameterSpecs(config)) {
-    bytes += c10::multiply_integers(spec.shape) * static_cast<int64_t>(sizeof(float));
-  }
-  const int threads = kernels::TaskThreads();
-  return bytes + (precision == Precision::kBf16
-                      ? WorkspaceBytes<kernels::Bf16>(config, sizes, demand, threads)
-                      : WorkspaceBytes<float>(config, sizes, demand, threads));
-}
 
 std::unique_ptr<LorsaKernel> MakeFastLorsa(LorsaConfig config, Precision precision,
                                            kernels::Level level, StageObserver observer) {

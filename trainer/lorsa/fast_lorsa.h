@@ -17,18 +17,12 @@ using StageObserver = std::function<void(const char* stage)>;
 
 // `config` is valid (ValidateLorsaConfig). With kBf16, x, the weights, q, k, v, the pattern and
 // their gradients enter products in bf16 and are summed in fp32; softmax, scores, the error, and
-// the gradients that come out are fp32. Keeps the memory of its largest step (StepMemoryBytes). The
+// the gradients that come out are fp32. Keeps the memory of its largest step (step_memory.h). The
 // result of a step does not depend on the number of threads. The tensors of StepResult::gradients
 // are used again by the next step once nobody else holds them.
 std::unique_ptr<LorsaKernel> MakeFastLorsa(LorsaConfig config, Precision precision,
                                            kernels::Level level = kernels::BestLevel(),
                                            StageObserver observer = nullptr);
-
-// Bytes that a kernel of MakeFastLorsa holds after a step of this size, its gradients included,
-// with libtorch's current number of threads. With a K warm-up give the largest K in `config`;
-// `aux_top_k` is that of AuxLoss, 0 without.
-int64_t StepMemoryBytes(const LorsaConfig& config, Precision precision, int64_t sequences,
-                        int64_t context, int64_t aux_top_k = 0);
 
 }  // namespace lorsa::trainer
 

@@ -12,7 +12,9 @@
 #include <ostream>
 #include <string>
 
+#include "trainer/kernels/tasks.h"
 #include "trainer/lorsa/reference_lorsa.h"
+#include "trainer/lorsa/step_memory.h"
 
 namespace lorsa::trainer {
 namespace {
@@ -413,7 +415,8 @@ TEST(FastLorsaMemoryTest, AStepTakesWhatIsSaidBefore) {
                      .B = 8,
                      .S = 256,
                      .rotary_dim = 32});
-    const int64_t predicted = StepMemoryBytes(problem.config, precision, 8, 256);
+    const int64_t predicted = StepMemoryBytes(
+        problem.config, precision, {.sequences = 8, .context = 256}, kernels::TaskThreads());
     const int64_t before = ResidentBytes();
     const auto kernel = MakeFastLorsa(problem.config, precision);
     kernel->ForwardBackward(problem.parameters, problem.batch, problem.options);

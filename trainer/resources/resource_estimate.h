@@ -1,5 +1,4 @@
-// What a run takes of a machine, known before it begins. Plain arithmetic: no torch, no gRPC, so
-// that the server can answer with it too.
+// What a run takes of a machine, known before it begins. No header of torch or gRPC.
 #ifndef LORSA_TRAINER_RESOURCES_RESOURCE_ESTIMATE_H_
 #define LORSA_TRAINER_RESOURCES_RESOURCE_ESTIMATE_H_
 
@@ -10,19 +9,23 @@
 
 namespace lorsa::trainer {
 
-// In bytes. The process itself (its code, libtorch's and gRPC's) is not counted.
+// In bytes. The processes themselves (their code, libtorch's and gRPC's) are not counted. The ranks
+// of a run are taken to share one machine.
 struct ResourceEstimate {
   // --- Memory ---
   int64_t weights = 0;         // fp32
   int64_t average = 0;         // of the weights, if the run keeps one
   int64_t moments = 0;         // Adam's two
-  int64_t gradients = 0;       // and the optimiser's copy of the largest tensor
-  int64_t step = 0;            // what the kernel holds during a step
+  int64_t gradients = 0;       // with several ranks also another one's
+  int64_t step = 0;            // what the kernel holds besides during a step
   int64_t snapshot = 0;        // the copy that a checkpoint is written from
   int64_t batches = 0;         // read ahead, raw and converted
   int64_t initialization = 0;  // the sample that the weights start from; gone before the first step
+  int64_t resampling = 0;      // of dead heads, between two steps
   int64_t refit = 0;           // of the decoder; after the last step
-  int64_t memory() const;      // at the peak
+  int64_t other_ranks = 0;     // all processes but the first
+  int64_t first_rank() const;  // the first process at its peak
+  int64_t memory() const { return first_rank() + other_ranks; }
 
   // --- Disk ---
   int64_t checkpoint = 0;        // one
@@ -33,11 +36,7 @@ struct ResourceEstimate {
 // `config` is valid.
 ResourceEstimate EstimateResources(const TrainConfig& config);
 
-// What the kernel of the CPU (trainer/lorsa/fast_workspace.h) holds besides weights and gradients:
-// working copies of the weights, the forms of the input, and what the backward pass needs.
-int64_t KernelMemoryBytes(const TrainConfig& config);
-
-// "weights 1.2 GiB, Adam 2.4 GiB, …", largest first.
+// "weights 1.2 GiB, Adam 2.4 GiB, …", largest first, without what takes nothing.
 std::string MemoryText(const ResourceEstimate& estimate);
 
 // "1.50 GiB"

@@ -124,6 +124,20 @@ TEST(ResourceEstimateTest, KeptCheckpointsByHand) {
   EXPECT_EQ(EstimateResources(config).kept_checkpoints, 7);
 }
 
+TEST(ResourceEstimateTest, RanksShareAStepAndEachHasItsWeights) {
+  TrainConfig config = LargerConfig(LargerSet());
+  const ResourceEstimate alone = EstimateResources(config);
+  EXPECT_EQ(alone.memory(), alone.first_rank());
+  config.ranks = 4;
+  const ResourceEstimate shared = EstimateResources(config);
+  // 16 sequences: four for each. Weights, their gradients, and x and y.
+  const int64_t batch = 4 * kContext * 2 * kModel * int64_t{sizeof(float)};
+  EXPECT_LT(shared.step, alone.step);
+  EXPECT_GT(shared.other_ranks, 3 * (2 * shared.weights + shared.step + batch));
+  EXPECT_LT(shared.other_ranks, 3 * (2 * shared.weights + shared.step + 1.01 * batch));
+  EXPECT_EQ(shared.memory(), shared.first_rank() + shared.other_ranks);
+}
+
 // Runs in a process of its own, started by the next test: the peak of a process is its own.
 TEST(ResourceEstimateTest, DISABLED_MeasuredGrowth) {
   const SyntheticSet set = LargerSet();
