@@ -60,12 +60,14 @@ class Run:
         return {name: hashlib.sha256((newest / name).read_bytes()).hexdigest() for name in EXACT}
 
 
+@pytest.mark.parametrize("precision", ["FP32", "BF16"])
 def test_killed_again_and_again_it_ends_with_the_same_bits(
-    sealed_set: pathlib.Path, tmp_path: pathlib.Path
+    sealed_set: pathlib.Path, tmp_path: pathlib.Path, precision: str
 ) -> None:
-    whole = Run(sealed_set, tmp_path / "whole")
+    spec = f"{SPEC} precision: PRECISION_{precision}"
+    whole = Run(sealed_set, tmp_path / "whole", spec)
     assert whole.finish().returncode == 0
-    killed = Run(sealed_set, tmp_path / "killed")
+    killed = Run(sealed_set, tmp_path / "killed", spec)
     chance = random.Random(1)
     kills = 0
     while kills < 8:

@@ -8,6 +8,9 @@
 
 namespace lorsa::kernels {
 
+// What a RawBuffer takes for so many bytes: whole pages.
+size_t ReservedBytes(size_t bytes);
+
 // Aligned to a page, on huge pages where the system gives them: tiles of a matrix lie many pages
 // apart. Zero when it is taken from the system.
 class RawBuffer {

@@ -132,7 +132,7 @@ int64_t WorkspaceBytes(const LorsaConfig& config, const StepSizes& sizes, const 
   unused.threads.resize(threads);
   int64_t bytes = 0;
   VisitAll(sizes, demand, unused, [&](auto& buffer, int64_t elements) {
-    bytes += elements * static_cast<int64_t>(sizeof(*buffer.data()));
+    bytes += static_cast<int64_t>(kernels::ReservedBytes(elements * sizeof(*buffer.data())));
   });
   return bytes;
 }

@@ -25,7 +25,7 @@ class CheckpointWriterTest : public testing::Test {
     state_.counts.step = step;
     writer.Start(ContentsOf({.config = CheckpointConfigOf(config_),
                              .state = state_,
-                             .environment = CurrentEnvironment()}),
+                             .environment = CurrentEnvironment(1)}),
                  {.tokens = 24 * step, .fvu = 0.5, .scheduled = true});
   }
 

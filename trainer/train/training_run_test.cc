@@ -162,6 +162,12 @@ TEST_F(TrainingRunTest, WithAllLeversPausedAtRandomMomentsEndsWithTheSameBits) {
   ExpectPausesChangeNoBit();
 }
 
+TEST_F(TrainingRunTest, WithAllLeversInBf16PausedAtRandomMomentsEndsWithTheSameBits) {
+  PullAllLevers(config_);
+  config_.precision = Precision::kBf16;
+  ExpectPausesChangeNoBit();
+}
+
 TEST_F(TrainingRunTest, TheAverageIsEvaluatedAndPublishedAndTheTrainedWeightsKept) {
   FakeHost plain = NewHost("plain");
   ASSERT_TRUE(RunTraining(config_, plain, {}).ok());
