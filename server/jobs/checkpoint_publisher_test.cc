@@ -1,5 +1,6 @@
 #include "server/jobs/checkpoint_publisher.h"
 
+#include <fstream>
 #include <functional>
 
 #include "base/failing_file_system.h"
