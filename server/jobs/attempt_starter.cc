@@ -42,7 +42,7 @@ JobDecision RecordWorker(const AttemptKey& attempt, const ProcessIdentity& worke
 absl::Status AttemptStarter::Start(const JobRecord& job) {
   const AttemptKey attempt{job.id, job.job.attempt() + 1};
   const std::string token = absl::BytesToHexString(env_.random_bytes(kTokenBytes));
-  RemoveEarlierStaging(attempt);                                                         // 1
+  RemoveEarlierStaging(attempt);  // 1
   // There is one if a start was cut off before 2, or the catalog is an older copy: its outcome is
   // not this attempt's.
   LORSA_RETURN_IF_ERROR(
