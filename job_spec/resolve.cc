@@ -19,6 +19,9 @@ constexpr uint64_t kMaxElements = uint64_t{1} << 34;
 constexpr uint64_t kMaxSequencesPerStep = 4096;
 constexpr uint64_t kMaxRefitTokens = 1'000'000'000;
 constexpr uint64_t kMaxRefitHeads = 16'384;
+// Where the refit's two matrices of heads² doubles take at most 1 GiB.
+constexpr uint64_t kRefitHeadsByDefault = 8'192;
+constexpr uint64_t kRefitTokensByDefault = 262'144;
 constexpr uint64_t kMaxRanks = 64;
 
 // Fills one specification, collecting what is wrong on the way.
@@ -277,9 +280,11 @@ void Resolver::ResolveRanks() {
 
 void Resolver::ResolveOptimizer() {
   v1::TrainingSpec& s = spec();
-  if (!s.has_learning_rate()) s.set_learning_rate(2e-3);
+  if (!s.has_learning_rate()) s.set_learning_rate(3e-3);
   CheckReal("learning_rate", s.learning_rate(), 0, 1, /*open_low=*/true);
-  if (!s.has_qk_learning_rate_factor()) s.set_qk_learning_rate_factor(0.2);
+  if (!s.has_qk_learning_rate_factor()) {
+    s.set_qk_learning_rate_factor(s.initialization() == v1::INITIALIZATION_RANDOM ? 1 : 0.05);
+  }
   CheckReal("qk_learning_rate_factor", s.qk_learning_rate_factor(), 0, 100);
   if (!s.has_warmup_fraction()) s.set_warmup_fraction(0.05);
   CheckReal("warmup_fraction", s.warmup_fraction(), 0, 1);
@@ -320,7 +325,7 @@ void Resolver::ResolveIntervals() {
 
 void Resolver::ResolveDeadHeads() {
   v1::TrainingSpec& s = spec();
-  if (!s.has_dead_after_fraction()) s.set_dead_after_fraction(0.02);
+  if (!s.has_dead_after_fraction()) s.set_dead_after_fraction(0.04);
   CheckReal("dead_after_fraction", s.dead_after_fraction(), 0, 1, /*open_low=*/true);
   if (!s.has_aux_coefficient()) s.set_aux_coefficient(0);
   CheckReal("aux_coefficient", s.aux_coefficient(), 0, 1000);
@@ -328,9 +333,9 @@ void Resolver::ResolveDeadHeads() {
     s.set_aux_top_k(std::max(1u, std::min<uint32_t>(set_.d_model() / 2, s.n_ov_heads())));
   }
   CheckRange("aux_top_k", s.aux_top_k(), 1, std::max(1u, s.n_ov_heads()));
-  if (!s.has_resample_interval_fraction()) s.set_resample_interval_fraction(0);
+  if (!s.has_resample_interval_fraction()) s.set_resample_interval_fraction(0.05);
   CheckReal("resample_interval_fraction", s.resample_interval_fraction(), 0, 1);
-  if (!s.has_resample_until_fraction()) s.set_resample_until_fraction(0.5);
+  if (!s.has_resample_until_fraction()) s.set_resample_until_fraction(0.7);
   CheckReal("resample_until_fraction", s.resample_until_fraction(), 0, 1);
   if (!s.has_resample_firing_factor()) s.set_resample_firing_factor(0.3);
   CheckReal("resample_firing_factor", s.resample_firing_factor(), 0, 100, /*open_low=*/true);
@@ -338,9 +343,11 @@ void Resolver::ResolveDeadHeads() {
 
 void Resolver::ResolvePublished() {
   v1::TrainingSpec& s = spec();
-  if (!s.has_ema_fraction()) s.set_ema_fraction(0);
+  if (!s.has_ema_fraction()) s.set_ema_fraction(0.03);
   CheckReal("ema_fraction", s.ema_fraction(), 0, 1);
-  if (!s.has_refit_tokens()) s.set_refit_tokens(0);
+  if (!s.has_refit_tokens()) {
+    s.set_refit_tokens(s.n_ov_heads() <= kRefitHeadsByDefault ? kRefitTokensByDefault : 0);
+  }
   CheckRange("refit_tokens", s.refit_tokens(), 0, kMaxRefitTokens);
   if (s.refit_tokens() > 0 && s.n_ov_heads() > kMaxRefitHeads) {
     Violation("refit_tokens", absl::StrCat("needs a matrix of n_ov_heads² numbers, at most ",

@@ -69,8 +69,8 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
                                             initialization: INITIALIZATION_DATA_SAMPLED
                                             tokens: 368640
                                             sequences_per_step: 8
-                                            learning_rate: 2e-3
-                                            qk_learning_rate_factor: 0.2
+                                            learning_rate: 3e-3
+                                            qk_learning_rate_factor: 0.05
                                             warmup_fraction: 0.05
                                             decay_fraction: 0.2
                                             final_learning_rate_factor: 0.03125
@@ -86,14 +86,14 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
                                             keep_checkpoints: 3
                                             max_rollbacks: 3
                                             keep_every_tokens: 0
-                                            dead_after_fraction: 0.02
+                                            dead_after_fraction: 0.04
                                             aux_coefficient: 0
                                             aux_top_k: 288
-                                            resample_interval_fraction: 0
-                                            resample_until_fraction: 0.5
+                                            resample_interval_fraction: 0.05
+                                            resample_until_fraction: 0.7
                                             resample_firing_factor: 0.3
-                                            ema_fraction: 0
-                                            refit_tokens: 0
+                                            ema_fraction: 0.03
+                                            refit_tokens: 262144
                                             refit_ridge: 0.01
                                             learning_rate_schedule:
                                                 LEARNING_RATE_SCHEDULE_WARMUP_STABLE_DECAY
@@ -107,6 +107,19 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
                                             ranks: 1)pb",
                                           &expected));
   EXPECT_TRUE(MessageDifferencer::Equals(resolved.spec, expected)) << resolved.spec.DebugString();
+}
+
+TEST(ResolveTest, QueriesAndKeysLearnAtFullRateWhereTheyStartAtRandom) {
+  const ResolvedSpec resolved =
+      Resolve("activation_set: 's' initialization: INITIALIZATION_RANDOM");
+  ASSERT_THAT(Fields(resolved), IsEmpty());
+  EXPECT_EQ(resolved.spec.qk_learning_rate_factor(), 1);
+}
+
+TEST(ResolveTest, ManyHeadsAreNotRefittedUnlessTheClientAsks) {
+  EXPECT_EQ(Resolve("activation_set: 's' n_ov_heads: 9216").spec.refit_tokens(), 0);
+  EXPECT_EQ(Resolve("activation_set: 's' n_ov_heads: 9216 refit_tokens: 4096").spec.refit_tokens(),
+            4096);
 }
 
 TEST(ResolveTest, PrecisionIsFp32WhereTheMachineHasNoBf16UnlessTheClientSaysOtherwise) {
