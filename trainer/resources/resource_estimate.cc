@@ -45,11 +45,11 @@ int64_t InitializationBytes(const TrainConfig& config) {
   return config.initialization == Initialization::kRandom ? sample : 2 * sample;
 }
 
-// In double precision: the Gram matrix, itself regularised and its factor; the right side and the
-// solution.
+// In double precision: the Gram matrix, itself regularised, its factor, and cholesky_solve's copy
+// of that; the right side, its copy and the solution.
 int64_t RefitBytes(const LorsaConfig& c) {
   const int64_t n = c.n_ov_heads + 1;
-  return (3 * n * n + 2 * n * c.d_model) * int64_t{sizeof(double)};
+  return (4 * n * n + 3 * n * c.d_model) * int64_t{sizeof(double)};
 }
 
 int64_t BatchBytes(const TrainConfig& config, int64_t sequences) {
@@ -82,7 +82,8 @@ int64_t KeptCheckpoints(const TrainConfig& config) {
 int64_t ResourceEstimate::first_rank() const {
   // A forward pass takes about half of a step.
   const int64_t before = initialization + step / 2;
-  const int64_t training = gradients + step + batches + std::max({snapshot, resampling, refit});
+  const int64_t training =
+      gradients + step + batches + read_ahead + std::max({snapshot, resampling, refit});
   return weights + average + moments + std::max(before, training);
 }
 
@@ -102,7 +103,8 @@ ResourceEstimate EstimateResources(const TrainConfig& config) {
           .gradients = config.ranks > 1 ? 2 * weights : weights,
           .step = step - weights + decoder,
           .snapshot = state,
-          .batches = kBatches * BatchBytes(config, config.sequences_per_step) + kStreamBytes,
+          .batches = kBatches * BatchBytes(config, config.sequences_per_step),
+          .read_ahead = 2 * kStreamBytes,
           .initialization = InitializationBytes(config),
           .resampling =
               config.resample_interval_fraction > 0 ? SampleBytes(config, kResamplePositions) : 0,
@@ -118,17 +120,13 @@ std::string BytesText(int64_t bytes) {
 }
 
 std::string MemoryText(const ResourceEstimate& estimate) {
-  std::vector<std::pair<int64_t, const char*>> parts = {{estimate.weights, "weights"},
-                                                        {estimate.moments, "Adam"},
-                                                        {estimate.gradients, "gradients"},
-                                                        {estimate.step, "the step"},
-                                                        {estimate.snapshot, "a checkpoint"},
-                                                        {estimate.batches, "batches"},
-                                                        {estimate.initialization, "initialisation"},
-                                                        {estimate.average, "averaged weights"},
-                                                        {estimate.resampling, "resampling"},
-                                                        {estimate.refit, "the refit"},
-                                                        {estimate.other_ranks, "other ranks"}};
+  std::vector<std::pair<int64_t, const char*>> parts = {
+      {estimate.weights, "weights"},          {estimate.moments, "Adam"},
+      {estimate.gradients, "gradients"},      {estimate.step, "the step"},
+      {estimate.snapshot, "a checkpoint"},    {estimate.batches, "batches"},
+      {estimate.read_ahead, "reading ahead"}, {estimate.initialization, "initialisation"},
+      {estimate.average, "averaged weights"}, {estimate.resampling, "resampling"},
+      {estimate.refit, "the refit"},          {estimate.other_ranks, "other ranks"}};
   parts.erase(
       std::remove_if(parts.begin(), parts.end(), [](const auto& p) { return p.first == 0; }),
       parts.end());

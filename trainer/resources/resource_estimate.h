@@ -19,7 +19,8 @@ struct ResourceEstimate {
   int64_t gradients = 0;       // with several ranks also another one's
   int64_t step = 0;            // what the kernel holds besides during a step
   int64_t snapshot = 0;        // the copy that a checkpoint is written from
-  int64_t batches = 0;         // read ahead, raw and converted
+  int64_t batches = 0;         // converted
+  int64_t read_ahead = 0;      // raw sequences, of training and of an evaluation at the same time
   int64_t initialization = 0;  // the sample that the weights start from; gone before the first step
   int64_t resampling = 0;      // of dead heads, between two steps
   int64_t refit = 0;           // of the decoder; after the last step

@@ -170,9 +170,9 @@ TEST(ResourceEstimateTest, MemoryAgreesWithWhatAProcessTakes) {
   const size_t at = output.find("GROWTH ");
   ASSERT_NE(at, std::string::npos) << output;
   const double growth = std::stod(output.substr(at + 7));
-  // A source in memory reads nothing ahead, and libtorch's own first use of memory counts.
+  // A source in memory reads nothing ahead.
   ResourceEstimate estimate = EstimateResources(LargerConfig(LargerSet()));
-  estimate.batches -= 64 << 20;
+  estimate.read_ahead = 0;
   EXPECT_NEAR(static_cast<double>(estimate.memory()) / growth, 1, 0.2)
       << MemoryText(estimate) << "; took " << BytesText(static_cast<int64_t>(growth));
 }
