@@ -21,4 +21,8 @@ if(EXISTS ${LORSA_TORCH_DIR}/lib/libtorch_cuda.so)
 endif()
 target_link_options(lorsa_torch INTERFACE
   -L${LORSA_TORCH_DIR}/lib -Wl,-rpath,${LORSA_TORCH_DIR}/lib -Wl,--no-as-needed)
-target_link_libraries(lorsa_torch INTERFACE ${_torch_libraries})
+# The wheel's own OpenMP, the only one in the process: a file that calls at::parallel_for is compiled
+# with -fopenmp (LORSA_PARALLEL_FOR), without which libtorch's header runs the loop on one thread.
+target_link_libraries(lorsa_torch INTERFACE ${_torch_libraries}
+                      ${LORSA_TORCH_DIR}/lib/libgomp.so.1)
+set(LORSA_PARALLEL_FOR -fopenmp)
