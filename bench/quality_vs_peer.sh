@@ -9,8 +9,8 @@
 # Usage: bench/quality_vs_peer.sh [--layer N] [--seeds LIST] [--peer-seeds LIST] [--set DIR]
 #                                 [--spec TEXT] [--reuse-peer] [--plot FILE.svg]
 #   --layer N          layer of the model, default 12
-#   --seeds LIST       seeds of our runs, default 0,1,2 (about 2 minutes each on 2 cores)
-#   --peer-seeds LIST  seeds of the peer's, default 0 (about 8 minutes each)
+#   --seeds LIST       seeds of our runs, default 0,1,2
+#   --peer-seeds LIST  seeds of the peer's, default 0
 #   --set DIR          use this sealed set instead of harvesting one into .demo/sets
 #   --spec TEXT        fields added to our specification, e.g. 'precision: PRECISION_FP32'
 #   --reuse-peer       take the peer's curves of an earlier run from .demo/quality

@@ -6,7 +6,7 @@
 #
 # Usage: bench/train_step_vs_peer.sh [--quick | --full] [--threads N]
 #   --quick  the first size only, few steps; no growth tables
-#   --full   also d 2048, H 16384, G 64, K 128, context 1024 (about 10 GB for the peer)
+#   --full   also d 2048, H 16384, G 64, K 128, context 1024
 # Builds what it needs in $LORSA_BUILD_DIR (default build/release) after deploy/setup.sh, and
 # installs the peer from PyPI in .venv-peer.
 set -euo pipefail
