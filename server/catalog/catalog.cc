@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_system.h"
 #include "base/status_macros.h"
 #include "server/catalog/catalog_writer.h"
 #include "server/catalog/checkpoint_table.h"
@@ -42,7 +43,8 @@ Catalog::~Catalog() = default;
 
 absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::Open(path));
-  LORSA_RETURN_IF_ERROR(PrepareSchema(*connection));
+  PosixFileSystem fs;  // SQLite does not write through one either.
+  LORSA_RETURN_IF_ERROR(PrepareSchema(fs, *connection, path));
   return std::unique_ptr<Catalog>(
       new Catalog(std::make_unique<CatalogWriter>(std::move(connection)),
                   std::make_unique<ConnectionPool>(path)));

@@ -103,8 +103,9 @@ struct MetricRange {
 // full or failing (nothing changed; try again later); DATA_LOSS for a damaged file.
 class Catalog {
  public:
-  // Creates the file or opens it. FAILED_PRECONDITION, leaving it untouched, if a newer program
-  // wrote it.
+  // Creates the file or opens it. One of an older program is brought up to date, after a copy of it
+  // was left beside (schema.h). FAILED_PRECONDITION, leaving it untouched, if a newer program wrote
+  // it.
   static absl::StatusOr<std::unique_ptr<Catalog>> Open(const std::string& path);
   // Finishes what is queued.
   ~Catalog();

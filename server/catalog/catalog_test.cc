@@ -448,44 +448,6 @@ TEST_F(CatalogTest, MissingJobIsNotFoundEverywhere) {
       absl::IsNotFound(catalog_->UpdateJob("gone", kStart, To(v1::JOB_STATE_CANCELLED)).status()));
 }
 
-TEST_F(CatalogTest, NewerSchemaIsRefusedAndLeftUntouched) {
-  catalog_.reset();
-  {
-    auto connection = Connection::Open(Path()).value();
-    ASSERT_TRUE(connection->Execute("PRAGMA journal_mode = DELETE; PRAGMA user_version = 99").ok());
-  }
-  const auto before = std::filesystem::last_write_time(Path());
-  const auto status = Catalog::Open(Path()).status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("newer lorsad"));
-  EXPECT_EQ(std::filesystem::last_write_time(Path()), before);
-}
-
-// A catalog of version 1, made by taking the newer columns off again.
-TEST_F(CatalogTest, OlderSchemaIsBroughtUpToDate) {
-  catalog_.reset();
-  {
-    auto connection = Connection::Open(Path()).value();
-    ASSERT_TRUE(connection
-                    ->Execute("ALTER TABLE checkpoints DROP COLUMN scheduled;"
-                              "ALTER TABLE checkpoints DROP COLUMN pinned;"
-                              "INSERT INTO jobs VALUES (1, 'old', x'', x'', '', 1, '', '', 0, 0, 0,"
-                              " NULL, NULL, 0, NULL, 0);"
-                              "INSERT INTO checkpoints VALUES (1, 10, 1, 240, 0, x'', 0.5);"
-                              "PRAGMA user_version = 1")
-                    .ok());
-  }
-  auto catalog = Catalog::Open(Path());
-  ASSERT_TRUE(catalog.ok()) << catalog.status();
-  const auto checkpoints = (*catalog)->ListCheckpoints("old");
-  ASSERT_TRUE(checkpoints.ok()) << checkpoints.status();
-  ASSERT_EQ(checkpoints->size(), 1);
-  EXPECT_TRUE(checkpoints->front().scheduled());
-  EXPECT_FALSE(checkpoints->front().pinned());
-  EXPECT_EQ(checkpoints->front().fvu(), 0.5);
-  EXPECT_TRUE((*catalog)->PinCheckpoint("old", 10, true)->pinned());
-}
-
 TEST_F(CatalogTest, FileThatIsNoDatabaseIsDataLoss) {
   catalog_.reset();
   std::filesystem::remove(Path() + "-wal");

@@ -1,7 +1,12 @@
 #include "server/catalog/schema.h"
 
+#include <spdlog/spdlog.h>
+
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/catalog/catalog_backup.h"
 
 namespace lorsa::server {
 namespace {
@@ -94,11 +99,10 @@ ALTER TABLE checkpoints ADD COLUMN scheduled INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE checkpoints ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 )sql";
 
-absl::StatusOr<int64_t> UserVersion(Connection& connection) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare("PRAGMA user_version"));
-  LORSA_RETURN_IF_ERROR(statement.Step().status());
-  return statement.Int(0);
-}
+// kUpgrades[i] makes a catalog of version i + 2 from one of version i + 1. A new version adds its
+// line here and brings kTables up to the same; a test holds the two against each other.
+constexpr const char* kUpgrades[] = {kUpgradeFrom1};
+static_assert(std::size(kUpgrades) + 1 == kSchemaVersion);
 
 absl::Status Change(Connection& connection, absl::string_view statements) {
   const absl::Status status = connection.Execute(absl::StrCat(
@@ -109,18 +113,45 @@ absl::Status Change(Connection& connection, absl::string_view statements) {
   return status;
 }
 
+absl::Status Upgrade(FileSystem& fs, Connection& connection, const std::string& path,
+                     int64_t version) {
+  const std::string backup = absl::StrCat(path, ".version-", version);
+  LORSA_RETURN_IF_ERROR(CopyCatalog(fs, connection, backup));
+  std::string statements;
+  for (int64_t i = version; i < kSchemaVersion; ++i) absl::StrAppend(&statements, kUpgrades[i - 1]);
+  LORSA_RETURN_IF_ERROR(Change(connection, statements));
+  spdlog::info("event=catalog_upgraded from_version={} to_version={} backup={}", version,
+               kSchemaVersion, backup);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status PrepareSchema(Connection& connection) {
-  LORSA_ASSIGN_OR_RETURN(const int64_t version, UserVersion(connection));
-  if (version > kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("the catalog has version ", version,
-                                                      ", this program knows ", kSchemaVersion,
-                                                      "; start the newer lorsad that wrote it"));
+absl::StatusOr<int64_t> SchemaVersion(Connection& connection) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare("PRAGMA user_version"));
+  LORSA_RETURN_IF_ERROR(statement.Step().status());
+  return statement.Int(0);
+}
+
+absl::Status RefuseNewerSchema(int64_t version) {
+  if (version <= kSchemaVersion) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the catalog has version ", version,
+                                                    ", this program knows ", kSchemaVersion,
+                                                    "; start the newer lorsad that wrote it"));
+}
+
+absl::Status PrepareSchema(FileSystem& fs, Connection& connection, const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
+  if (const absl::Status refusal = RefuseNewerSchema(version); !refusal.ok()) {
+    connection.LeaveLogOnClose();
+    return refusal;
   }
-  LORSA_RETURN_IF_ERROR(connection.Execute("PRAGMA journal_mode = WAL"));
-  if (version == kSchemaVersion) return absl::OkStatus();
-  return Change(connection, version == 1 ? kUpgradeFrom1 : kTables);
+  if (version == 0) {
+    LORSA_RETURN_IF_ERROR(Change(connection, kTables));
+  } else if (version < kSchemaVersion) {
+    LORSA_RETURN_IF_ERROR(Upgrade(fs, connection, path, version));
+  }
+  return connection.Execute("PRAGMA journal_mode = WAL");
 }
 
 }  // namespace lorsa::server

@@ -2,18 +2,31 @@
 #ifndef LORSA_SERVER_CATALOG_SCHEMA_H_
 #define LORSA_SERVER_CATALOG_SCHEMA_H_
 
+#include <cstdint>
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/file_system.h"
 #include "server/catalog/sqlite.h"
 
 namespace lorsa::server {
 
-// Version of the tables that this program reads and writes, kept in the file's user_version.
+// Version of the tables that this program reads and writes, kept in the file's user_version. It is
+// the version of the whole data folder: what else lies there is described by formats of its own.
 inline constexpr int kSchemaVersion = 2;
 
-// Makes the tables in an empty file, or brings those of an older version up to this one, each in
-// one transaction, and turns on WAL. FAILED_PRECONDITION,
-// leaving the file untouched, if a newer program wrote it.
-absl::Status PrepareSchema(Connection& connection);
+// The version of an open catalog; 0 for an empty file.
+absl::StatusOr<int64_t> SchemaVersion(Connection& connection);
+
+// FAILED_PRECONDITION if `version` is above kSchemaVersion.
+absl::Status RefuseNewerSchema(int64_t version);
+
+// Makes the tables in an empty file, or brings those of an older version up to this one, in one
+// transaction; then turns on WAL. Before it changes an older file, which is at `path`, it leaves a
+// copy of it beside, PATH.version-N; that copy is for people to delete. FAILED_PRECONDITION,
+// leaving the file and its log untouched, if a newer program wrote it.
+absl::Status PrepareSchema(FileSystem& fs, Connection& connection, const std::string& path);
 
 }  // namespace lorsa::server
 

@@ -1,5 +1,7 @@
 #include "server/catalog/sqlite.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -95,9 +97,21 @@ std::string Statement::Bytes(int column) const {
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& path) {
+  return OpenWith(path, SQLITE_OPEN_CREATE);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenExisting(const std::string& path) {
+  // SQLite says the same of a file that is missing and of one that may not be opened.
+  if (::access(path.c_str(), F_OK) != 0) {
+    return absl::NotFoundError(absl::StrCat("there is no catalog ", path));
+  }
+  return OpenWith(path, 0);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenWith(const std::string& path,
+                                                                 int flags) {
   sqlite3* db = nullptr;
-  const int flags =
-      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   const int code = sqlite3_open_v2(path.c_str(), &db, flags, nullptr);
   // Even a failed open makes a handle, which holds the message and must be closed.
   std::unique_ptr<Connection> connection(new Connection(db));
@@ -113,6 +127,10 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
 Connection::~Connection() {
   for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
   sqlite3_close(db_);
+}
+
+void Connection::LeaveLogOnClose() {
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
 }
 
 absl::StatusOr<Statement> Connection::Prepare(absl::string_view sql) {

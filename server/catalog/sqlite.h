@@ -56,6 +56,8 @@ class Connection {
  public:
   // Opens or creates the file and sets foreign_keys, synchronous=FULL and a busy timeout.
   static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& path);
+  // The same for a file that must be there: NOT_FOUND otherwise.
+  static absl::StatusOr<std::unique_ptr<Connection>> OpenExisting(const std::string& path);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -66,6 +68,9 @@ class Connection {
   // Runs statements that return nothing of interest.
   absl::Status Execute(const std::string& sql);
 
+  // Closing leaves the write-ahead log as it is, instead of moving it into the file.
+  void LeaveLogOnClose();
+
   // Rows that the last INSERT, UPDATE or DELETE touched.
   int64_t changes() const { return sqlite3_changes64(db_); }
   int64_t last_insert_rowid() const { return sqlite3_last_insert_rowid(db_); }
@@ -74,6 +79,7 @@ class Connection {
 
  private:
   explicit Connection(sqlite3* db) : db_(db) {}
+  static absl::StatusOr<std::unique_ptr<Connection>> OpenWith(const std::string& path, int flags);
 
   sqlite3* const db_;
   std::map<std::string, sqlite3_stmt*, std::less<>> statements_;

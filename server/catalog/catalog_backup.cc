@@ -1,0 +1,72 @@
+// The numbers are those of the protocol in catalog_backup.h.
+#include "server/catalog/catalog_backup.h"
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/catalog/schema.h"
+
+namespace lorsa::server {
+namespace {
+
+absl::Status VacuumInto(Connection& from, const std::string& target) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement, from.Prepare("VACUUM INTO ?1"));
+  return statement.Bind(target).Run();
+}
+
+absl::Status CheckPages(const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(const auto connection, Connection::OpenExisting(path));
+  LORSA_ASSIGN_OR_RETURN(Statement statement, connection->Prepare("PRAGMA integrity_check(1)"));
+  LORSA_RETURN_IF_ERROR(statement.Step().status());
+  if (const std::string verdict = statement.Bytes(0); verdict != "ok") {
+    return absl::DataLossError(
+        absl::StrCat("the catalog is damaged: ", verdict, "; restore it from an earlier backup"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RefuseIfPresent(FileSystem& fs, const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(const bool exists, fs.Exists(path));
+  if (!exists) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat(path, " exists and is not overwritten: move it away or name another"));
+}
+
+}  // namespace
+
+absl::Status CopyCatalog(FileSystem& fs, Connection& from, const std::string& target) {
+  const std::string copy = target + ".tmp";
+  LORSA_RETURN_IF_ERROR(fs.RemoveAll(copy));     // 1
+  absl::Status status = VacuumInto(from, copy);  // 2
+  if (status.ok()) status = CheckPages(copy);    // 3
+  if (status.ok()) status = fs.SyncFile(copy);   // 4
+  if (status.ok()) status = fs.Rename(copy, target);
+  if (!status.ok()) {
+    fs.RemoveAll(copy).IgnoreError();  // The first error is the one to report.
+    return status;
+  }
+  return fs.SyncDirectory(DirectoryOf(target));
+}
+
+absl::Status BackUpCatalog(FileSystem& fs, const std::string& catalog, const std::string& target) {
+  LORSA_RETURN_IF_ERROR(RefuseIfPresent(fs, target));
+  LORSA_ASSIGN_OR_RETURN(const auto connection, Connection::OpenExisting(catalog));
+  return CopyCatalog(fs, *connection, target);
+}
+
+absl::Status RestoreCatalog(FileSystem& fs, const std::string& backup, const std::string& catalog) {
+  // A write-ahead log without its catalog would be applied to the one restored.
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    LORSA_RETURN_IF_ERROR(RefuseIfPresent(fs, catalog + suffix));
+  }
+  LORSA_ASSIGN_OR_RETURN(const auto connection, Connection::OpenExisting(backup));
+  LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(*connection));
+  if (version == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(backup, " is not a catalog of lorsad"));
+  }
+  LORSA_RETURN_IF_ERROR(RefuseNewerSchema(version));
+  return CopyCatalog(fs, *connection, catalog);
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,36 @@
+// Copies of a catalog, whole and verified, also of one that a running server writes to.
+//
+// Protocol of a copy:
+//   1. TARGET.tmp, left by a copy that was cut off, is removed.
+//   2. VACUUM INTO TARGET.tmp: one read transaction, so the copy is the catalog of one moment,
+//      with all that was acknowledged before it and nothing half done. Writers go on meanwhile.
+//   3. The copy is opened and every page and index of it checked.
+//   4. It is fsynced, renamed to TARGET, and its folder is fsynced.
+// On error, and after a crash at any moment, TARGET is what it was before or the whole copy.
+#ifndef LORSA_SERVER_CATALOG_CATALOG_BACKUP_H_
+#define LORSA_SERVER_CATALOG_CATALOG_BACKUP_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/file_system.h"
+#include "server/catalog/sqlite.h"
+
+namespace lorsa::server {
+
+// Copies what `from` is connected to, which is in no transaction, to the file `target`, replacing
+// one that is there. RESOURCE_EXHAUSTED if the disk is full, DATA_LOSS if the catalog is damaged.
+absl::Status CopyCatalog(FileSystem& fs, Connection& from, const std::string& target);
+
+// Copies the catalog at `catalog` to `target`. NOT_FOUND if there is none, ALREADY_EXISTS if there
+// is something at `target`; else as CopyCatalog.
+absl::Status BackUpCatalog(FileSystem& fs, const std::string& catalog, const std::string& target);
+
+// Makes `catalog` from the copy `backup`; no server runs on the catalog. ALREADY_EXISTS if there is
+// a catalog, or what SQLite left beside one; NOT_FOUND if there is no backup; FAILED_PRECONDITION
+// if a newer program wrote it or it is no catalog; else as CopyCatalog. The backup stays as it is.
+absl::Status RestoreCatalog(FileSystem& fs, const std::string& backup, const std::string& catalog);
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_CATALOG_CATALOG_BACKUP_H_
