@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "activation_store/position_json.h"
 #include "base/json_fields.h"
@@ -19,7 +22,9 @@ using nlohmann::ordered_json;
 
 constexpr char kFormat[] = "lorsa-activation-set";
 constexpr int64_t kFormatVersion = 1;
-constexpr char kHookConvention[] = "transformers.self_attn";
+// What mhsa_input may be (docs/activation_format.md): after the norm's gain and bias, or before.
+constexpr absl::string_view kHookConventions[] = {"transformers.self_attn",
+                                                  "transformer_lens.ln1.hook_normalized"};
 constexpr int kMaxJsonDepth = 5;
 constexpr int64_t kMaxLayers = 1 << 16;
 constexpr int64_t kMaxHeads = 1 << 16;
@@ -54,10 +59,9 @@ void ParseModel(JsonFields& fields, Manifest& manifest) {
 
 void ParseHookConvention(JsonFields& fields, Manifest& manifest) {
   manifest.hook_convention = fields.Text("hook_convention");
-  if (manifest.hook_convention != kHookConvention) {
-    fields.Fail("hook_convention",
-                absl::StrCat("is not '", kHookConvention, "', the only convention known"));
-  }
+  if (absl::c_linear_search(kHookConventions, manifest.hook_convention)) return;
+  fields.Fail("hook_convention",
+              absl::StrCat("is not one of ", absl::StrJoin(kHookConventions, ", ")));
 }
 
 void ParseCreated(JsonFields& fields, Manifest& manifest) {

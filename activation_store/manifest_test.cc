@@ -77,6 +77,14 @@ TEST(ManifestTest, HoldsOutTwoPercentButAtLeast128) {
 }
 
 // A change to one member of a good manifest, and what the refusal must name.
+TEST(ManifestTest, TheInputMayBeBeforeTheNormsGain) {
+  Manifest manifest = Example();
+  manifest.hook_convention = "transformer_lens.ln1.hook_normalized";
+  const auto read = ParseManifest(FormatManifest(manifest));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->hook_convention, manifest.hook_convention);
+}
+
 struct BadMember {
   const char* pointer;  // JSON pointer
   const char* value;    // JSON, or "" to leave the member out

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lorsa.errors import LorsaError
 from lorsa.files import read_bounded
 from lorsa.geometry import QkNorm, Rope
+from lorsa.manifest import HOOK_CONVENTIONS, TRANSFORMERS
 from lorsa.strict_json import Fields, parse_object
 
 FORMAT = "lorsa-checkpoint"
@@ -39,7 +41,7 @@ class LorsaConfig:
     input_scale: float = 1.0  # the Lorsa sees x · input_scale …
     output_scale: float = 1.0  # … and returns y · output_scale
     context: int = 0  # positions per sequence in training; 0 = unknown
-    hook_convention: str = "transformers.self_attn"
+    hook_convention: str = TRANSFORMERS
     model_name: str = ""
     model_revision: str = ""
     layer: int = 0
@@ -62,18 +64,32 @@ class LorsaConfig:
             shapes |= {"ln_q.w": (G, D), "ln_k.w": (G, D)}
         return shapes
 
+    def validate(self, where: str) -> None:
+        """LorsaError, naming `where`, if the numbers do not go together."""
+        if self.n_ov_heads % self.n_qk_heads or self.top_k > self.n_ov_heads:
+            raise LorsaError(
+                f"{where}: n_ov_heads must be a multiple of n_qk_heads and at least top_k."
+            )
+        if self.rope is not None and self.rope.rotary_dim > self.d_qk:
+            raise LorsaError(f"{where}: rope: rotary_dim must be at most d_qk.")
+
+    def format(self) -> bytes:
+        """The bytes of config.json."""
+        value = asdict(self) | {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "model": {"name": self.model_name, "revision": self.model_revision},
+        }
+        del value["model_name"], value["model_revision"]
+        return (json.dumps(value, indent=2, sort_keys=True) + "\n").encode()
+
     @staticmethod
     def read(path: Path) -> LorsaConfig:
         """Reads a checkpoint's config.json; LorsaError names what is wrong with it."""
         where = str(path)
         with Fields(parse_object(read_bounded(path, _MAX_CONFIG_BYTES), where), where) as fields:
             config = _parse(fields)
-        if config.n_ov_heads % config.n_qk_heads or config.top_k > config.n_ov_heads:
-            raise LorsaError(
-                f"{where}: n_ov_heads must be a multiple of n_qk_heads and at least top_k."
-            )
-        if config.rope is not None and config.rope.rotary_dim > config.d_qk:
-            raise LorsaError(f"{where}: rope: rotary_dim must be at most d_qk.")
+        config.validate(where)
         return config
 
 
@@ -97,7 +113,7 @@ def _parse(fields: Fields) -> LorsaConfig:
         input_scale=fields.number("input_scale"),
         output_scale=fields.number("output_scale"),
         context=fields.integer("context", 1),
-        hook_convention=fields.text("hook_convention"),
+        hook_convention=fields.choice("hook_convention", HOOK_CONVENTIONS),
         model_name=name,
         model_revision=revision,
         layer=fields.integer("layer", 0),

@@ -17,7 +17,10 @@ from lorsa.strict_json import Fields, parse_object
 FORMAT = "lorsa-activation-set"
 FORMAT_VERSION = 1
 FILE_NAME = "manifest.json"
-HOOK_CONVENTION = "transformers.self_attn"
+ATTENTION_WEIGHTS = "attention.safetensors"
+TRANSFORMERS = "transformers.self_attn"  # mhsa_input is after the norm's gain and bias …
+TRANSFORMER_LENS = "transformer_lens.ln1.hook_normalized"  # … or before them
+HOOK_CONVENTIONS = (TRANSFORMERS, TRANSFORMER_LENS)
 
 MAX_MANIFEST_BYTES = 32 << 20
 MAX_SHARDS = 100_000
@@ -72,6 +75,7 @@ class Description:
     context: int  # positions per sequence
     element_type: str  # bf16, fp16 or fp32
     producer: str
+    hook_convention: str = TRANSFORMERS  # one of HOOK_CONVENTIONS
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Manifest:
             "format_version": FORMAT_VERSION,
             "model": {"name": about.model, "revision": about.model_revision},
             "layer": about.layer,
-            "hook_convention": HOOK_CONVENTION,
+            "hook_convention": about.hook_convention,
             "attention": None if about.attention is None else about.attention.to_json(),
             "d_model": about.d_model,
             "context": about.context,
@@ -143,7 +147,6 @@ class Manifest:
 def _parse(fields: Fields, where: str) -> Manifest:
     fields.literal("format", FORMAT)
     fields.literal("format_version", FORMAT_VERSION)
-    fields.literal("hook_convention", HOOK_CONVENTION)
     with Fields(fields.any("mean_norm"), fields.path("mean_norm")) as norms:
         mean_input_norm = norms.non_negative("mhsa_input")
         mean_output_norm = norms.non_negative("mhsa_output")
@@ -172,6 +175,7 @@ def _parse_description(fields: Fields) -> Description:
         context=fields.integer("context", 1, MAX_CONTEXT),
         element_type=fields.choice("element_type", tuple(ELEMENT_BYTES)),
         producer=fields.text("producer"),
+        hook_convention=fields.choice("hook_convention", HOOK_CONVENTIONS),
     )
 
 
