@@ -14,7 +14,7 @@ from lorsa.element_types import to_float32
 from lorsa.errors import LorsaError
 from lorsa.manifest import Manifest
 from lorsa.sequence_order import SequenceOrder
-from lorsa.shards import ShardReader
+from lorsa.shards import RawSequences, ShardReader
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,17 @@ class ActivationSet:
 
     def read(self, start: int, count: int = 1) -> Sequences:
         """Sequences [start, start + count), as fp32."""
+        raw = self.read_raw(start, count)
+        element_type = self.manifest.description.element_type
+        return Sequences(
+            mhsa_input=to_float32(raw.mhsa_input, element_type),
+            mhsa_output=to_float32(raw.mhsa_output, element_type),
+            tokens=raw.tokens,
+            mask=raw.mask.astype(bool),
+        )
+
+    def read_raw(self, start: int, count: int = 1) -> RawSequences:
+        """Sequences [start, start + count), as the set stores them."""
         if not 0 <= start < start + count <= len(self):
             raise IndexError(f"[{start}, {start + count}) is not within [0, {len(self)})")
         parts = []
@@ -90,22 +101,16 @@ class ActivationSet:
             start, count = start + here, count - here
         if len(parts) == 1:
             return parts[0]
-        return Sequences(
+        return RawSequences(
             *(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS)
         )
 
-    def _read_shard(self, shard: int, start: int, count: int) -> Sequences:
+    def _read_shard(self, shard: int, start: int, count: int) -> RawSequences:
         raw = self._reader(shard).read(start, count)
         if not np.array_equal(raw.checksums(), self._checksums[shard][start : start + count]):
             file = self.manifest.shards[shard].file
             raise LorsaError(f"{self.folder / file} is damaged: a sequence fails its checksum.")
-        element_type = self.manifest.description.element_type
-        return Sequences(
-            mhsa_input=to_float32(raw.mhsa_input, element_type),
-            mhsa_output=to_float32(raw.mhsa_output, element_type),
-            tokens=raw.tokens,
-            mask=raw.mask.astype(bool),
-        )
+        return raw
 
     def _reader(self, shard: int) -> ShardReader:
         if shard not in self._shards:

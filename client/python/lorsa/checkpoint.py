@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from lorsa.errors import LorsaError
-from lorsa.files import read_bounded, sha256_of
+from lorsa.files import new_folder, read_bounded, sha256_of
 from lorsa.lorsa_config import FILE_NAME as CONFIG
 from lorsa.lorsa_config import LorsaConfig
 from lorsa.strict_json import Fields, parse_object
@@ -20,7 +23,9 @@ WEIGHTS = "lorsa.safetensors"
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "lorsa-checkpoint-manifest"
 MANIFEST_VERSION = 1
-_FILES = (CONFIG, WEIGHTS, "state.json", "state.safetensors")
+COUNTS = "state.json"
+STATE = "state.safetensors"
+_FILES = (CONFIG, WEIGHTS, COUNTS, STATE)
 _MAX_MANIFEST_BYTES = 1 << 20
 
 
@@ -48,6 +53,67 @@ def load_tensors(folder: Path) -> tuple[LorsaConfig, dict[str, Tensor]]:
         _verify(folder / name, records[name])
     config = LorsaConfig.read(folder / CONFIG)
     return config, _read_tensors(folder / WEIGHTS, config.parameter_shapes())
+
+
+def write_checkpoint(
+    folder: Path, config: LorsaConfig, tensors: dict[str, Tensor], created: str, origin: str
+) -> None:
+    """A checkpoint of step 0 with these weights: training from it begins with a fresh optimiser.
+
+    `created`: RFC 3339, UTC. `origin`, for people: where the weights are from.
+    """
+    with new_folder(folder) as new:
+        save_file(tensors, new / WEIGHTS)
+        save_file(_fresh_state(config), new / STATE)
+        (new / CONFIG).write_bytes(config.format())
+        (new / COUNTS).write_bytes(_as_json(_FRESH_COUNTS))
+        manifest = {
+            "created": created,
+            "environment": {
+                "build": origin,
+                "instruction_set": "",
+                "ranks": 1,
+                "threads": 1,
+                "torch": torch.__version__,
+            },
+            "files": {name: asdict(_digest(new / name)) for name in _FILES},
+            "format": MANIFEST_FORMAT,
+            "format_version": MANIFEST_VERSION,
+        }
+        (new / MANIFEST).write_bytes(_as_json(manifest))
+
+
+_FRESH_COUNTS: dict[str, Any] = {
+    "best_fvu": None,
+    "evaluated_step": None,
+    "format": "lorsa-training-state",
+    "format_version": 1,
+    "fvu": None,
+    "precision": "fp32",
+    "refitted": False,
+    "rollbacks": [],
+    "seed": 0,
+    "sequences_consumed": 0,
+    "skipped_batches": 0,
+    "step": 0,
+}
+
+
+def _fresh_state(config: LorsaConfig) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {
+        f"adam.{moment}.{name}": torch.zeros(shape)
+        for moment in ("mean", "variance")
+        for name, shape in config.parameter_shapes().items()
+    }
+    return state | {"tokens_since_fired": torch.zeros(config.n_ov_heads, dtype=torch.int64)}
+
+
+def _as_json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def _digest(path: Path) -> FileDigest:
+    return FileDigest(path.stat().st_size, sha256_of(path))
 
 
 def _read_manifest(path: Path) -> dict[str, FileDigest]:

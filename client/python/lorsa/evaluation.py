@@ -29,6 +29,11 @@ def evaluate(
             f"The Lorsa has d_model {lorsa.config.d_model}, the set {about.d_model}: "
             "evaluate it on a set of its own layer."
         )
+    if about.hook_convention != lorsa.config.hook_convention:
+        raise LorsaError(
+            f"The Lorsa reads inputs under {lorsa.config.hook_convention}, the set holds "
+            f"{about.hook_convention}: see docs/formats.md for turning one into the other."
+        )
     sums = EvaluationSums(lorsa.config.n_ov_heads, lorsa.config.output_scale)
     with torch.no_grad():
         for x_BSd, y_BSd, mask_BS in _batches(lorsa, activations, batch_sequences):

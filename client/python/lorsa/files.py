@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lorsa.errors import LorsaError
@@ -33,6 +36,27 @@ def publish(path: Path) -> None:
 def write_atomically(path: Path, content: bytes) -> None:
     """Replaces `path` by `content`, or leaves what was there."""
     temporary_path(path).write_bytes(content)
+    publish(path)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which gets its name when the `with` block ends without an exception.
+
+    LorsaError if `path` exists already, unless it is an empty folder.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise LorsaError(f"{path} exists already: name a folder that does not.")
+    temporary = temporary_path(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    for each in sorted(temporary.rglob("*"), reverse=True):  # what a folder holds before it
+        _fsync(each)
     publish(path)
 
 

@@ -46,7 +46,11 @@ class Lorsa(nn.Module):
     @staticmethod
     def load(folder: str | PathLike[str]) -> Lorsa:
         """The Lorsa of a checkpoint folder, verified against its manifest's sha256."""
-        config, tensors = load_tensors(Path(folder))
+        return Lorsa.of(*load_tensors(Path(folder)))
+
+    @staticmethod
+    def of(config: LorsaConfig, tensors: dict[str, Tensor]) -> Lorsa:
+        """The Lorsa of tensors by the names and shapes of `config.parameter_shapes()`."""
         lorsa = Lorsa(config)
         lorsa.load_state_dict({_attribute(name): tensor for name, tensor in tensors.items()})
         return lorsa

@@ -8,12 +8,16 @@ from torch import Tensor
 from lorsa.geometry import Rope
 
 
+def angles(rope: Rope, positions: int, device: torch.device | None = None) -> Tensor:
+    """Angle of each pair of dimensions at positions 0, 1, …: fp32 [positions, rotary_dim / 2]."""
+    frequencies = torch.from_numpy(rope.inverse_frequencies()).to(device)
+    return torch.outer(torch.arange(positions, dtype=torch.float32, device=device), frequencies)
+
+
 def rotate(x: Tensor, rope: Rope) -> Tensor:
     """Rotates the first rotary_dim dimensions of `x`, [..., positions, d_head], from position 0."""
-    frequencies = torch.from_numpy(rope.inverse_frequencies()).to(x.device)
-    positions = torch.arange(x.shape[-2], dtype=torch.float32, device=x.device)
-    angles = torch.outer(positions, frequencies)  # [positions, rotary_dim / 2]
-    cos, sin = angles.cos(), angles.sin()
+    turns = angles(rope, x.shape[-2], x.device)
+    cos, sin = turns.cos().to(x.dtype), turns.sin().to(x.dtype)
     turning, rest = x[..., : rope.rotary_dim], x[..., rope.rotary_dim :]
     if rope.adjacent_pairs:
         first, second = turning[..., 0::2], turning[..., 1::2]

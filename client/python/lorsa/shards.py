@@ -35,6 +35,13 @@ class RawSequences:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def part(self, start: int, count: int) -> RawSequences:
+        """Sequences [start, start + count) of these."""
+        rows = slice(start, start + count)
+        return RawSequences(
+            self.mhsa_input[rows], self.mhsa_output[rows], self.tokens[rows], self.mask[rows]
+        )
+
     def checksums(self) -> NDArray[np.uint64]:
         """XXH3-64 of each sequence's stored bytes, [sequences]."""
         parts = (self.mhsa_input, self.mhsa_output, self.tokens, self.mask)

@@ -34,7 +34,7 @@ class Fields:
         if not isinstance(value, dict):
             raise LorsaError(f"{where} is not an object.")
         self._rest = dict(value)
-        self._where = where
+        self.where = where  # how errors name the object
 
     def __enter__(self) -> Fields:
         return self
@@ -47,11 +47,11 @@ class Fields:
     ) -> None:
         if error is None and self._rest:
             keys = ", ".join(sorted(self._rest))
-            raise LorsaError(f"{self._where} has keys that this version does not know: {keys}.")
+            raise LorsaError(f"{self.where} has keys that this version does not know: {keys}.")
 
     def path(self, key: str) -> str:
         """How errors name a key."""
-        return f"{self._where}: {key}"
+        return f"{self.where}: {key}"
 
     def any(self, key: str) -> Any:
         """The value of a key that must be there."""
@@ -73,6 +73,13 @@ class Fields:
         if not is_number or not math.isfinite(value) or value <= above:
             raise LorsaError(f"{self.path(key)} must be a number above {above:g}.")
         return float(value)
+
+    def number_or(self, key: str, default: float) -> float:
+        """The same, or `default` for null."""
+        if self._rest.get(key, 0) is None:
+            self.any(key)
+            return default
+        return self.number(key)
 
     def non_negative(self, key: str) -> float:
         """A finite number, 0 or greater."""

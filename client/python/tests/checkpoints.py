@@ -1,15 +1,63 @@
-"""Checkpoint folders as the trainer writes them."""
+"""Checkpoint folders as the trainer writes them, and the golden files of the mathematics."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lorsa.files import sha256_of
+
+FIXTURES = Path(
+    os.environ.get("LORSA_FIXTURES", Path(__file__).parents[3] / "tests" / "data" / "fixtures")
+)
+GOLDEN_NAMES = sorted(path.stem for path in (FIXTURES / "lorsa_math").glob("*.json"))
+QK_NORM_EPSILON = 1e-6  # of the golden files
+
+
+def golden_config(about: dict[str, Any], selection: str) -> dict[str, Any]:
+    """config.json of a checkpoint with the golden file's parameters."""
+    keys = ("factor", "low_freq_factor", "high_freq_factor", "original_context")
+    ntk = about["ntk"] and dict(zip(keys, about["ntk"], strict=True))
+    rope = {
+        "base": about["rotary_base"],
+        "rotary_dim": about["rotary_dim"],
+        "adjacent_pairs": about["adjacent"],
+        "ntk_by_parts": ntk,
+    }
+    return {
+        "format": "lorsa-checkpoint",
+        "format_version": 1,
+        "d_model": about["d_model"],
+        "n_ov_heads": about["n_ov"],
+        "n_qk_heads": about["n_qk"],
+        "d_qk": about["d_qk"],
+        "top_k": about["k"],
+        "selection": selection,
+        "select_by_decoder_norm": about["decoder_norm"],
+        "decoder_bias": about["decoder_bias"],
+        "attn_scale": about["attn_scale"],
+        "rope": rope if about["rope"] else None,
+        "qk_norm": {"epsilon": QK_NORM_EPSILON} if about["qk_norm"] else None,
+        "context": about["n_ctx"],
+        "input_scale": 1.0,
+        "output_scale": 1.0,
+        "hook_convention": "transformers.self_attn",
+        "model": {"name": "random", "revision": "0"},
+        "layer": 0,
+    }
+
+
+def golden(name: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
+    """What a golden file is about, all its tensors, and those that are parameters."""
+    path = FIXTURES / "lorsa_math" / name
+    tensors = load_file(path.with_suffix(".safetensors"))
+    parameters = {k.removeprefix("param."): v for k, v in tensors.items() if k.startswith("param.")}
+    return json.loads(path.with_suffix(".json").read_text()), tensors, parameters
 
 
 def write_checkpoint(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> Path:

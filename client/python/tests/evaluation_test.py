@@ -124,3 +124,15 @@ def test_a_set_of_another_width_is_refused(
     checkpoint = _checkpoint(tmp_path / "c", torch.zeros(32))
     assert main(["--checkpoint", str(checkpoint), "--set", str(sealed)]) == 1
     assert "has d_model 32, the set 48" in capsys.readouterr().err
+
+
+def test_a_set_of_the_other_hook_convention_is_refused(
+    sealed: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(CONFIG, "hook_convention", "transformer_lens.ln1.hook_normalized")
+    checkpoint = _checkpoint(tmp_path / "c", torch.zeros(48))
+    assert main(["--checkpoint", str(checkpoint), "--set", str(sealed)]) == 1
+    assert "the set holds transformers.self_attn" in capsys.readouterr().err

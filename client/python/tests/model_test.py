@@ -3,64 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoints import seal, write_checkpoint
+from checkpoints import GOLDEN_NAMES, golden, golden_config, seal, write_checkpoint
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lorsa import Lorsa
 from lorsa.errors import LorsaError
-
-FIXTURES = Path(
-    os.environ.get("LORSA_FIXTURES", Path(__file__).parents[3] / "tests" / "data" / "fixtures")
-)
-NAMES = sorted(path.stem for path in (FIXTURES / "lorsa_math").glob("*.json"))
-QK_NORM_EPSILON = 1e-6  # of the golden files
-
-
-def _config(about: dict[str, Any], selection: str) -> dict[str, Any]:
-    """config.json of a checkpoint with the golden file's parameters."""
-    keys = ("factor", "low_freq_factor", "high_freq_factor", "original_context")
-    ntk = about["ntk"] and dict(zip(keys, about["ntk"], strict=True))
-    rope = {
-        "base": about["rotary_base"],
-        "rotary_dim": about["rotary_dim"],
-        "adjacent_pairs": about["adjacent"],
-        "ntk_by_parts": ntk,
-    }
-    return {
-        "format": "lorsa-checkpoint",
-        "format_version": 1,
-        "d_model": about["d_model"],
-        "n_ov_heads": about["n_ov"],
-        "n_qk_heads": about["n_qk"],
-        "d_qk": about["d_qk"],
-        "top_k": about["k"],
-        "selection": selection,
-        "select_by_decoder_norm": about["decoder_norm"],
-        "decoder_bias": about["decoder_bias"],
-        "attn_scale": about["attn_scale"],
-        "rope": rope if about["rope"] else None,
-        "qk_norm": {"epsilon": QK_NORM_EPSILON} if about["qk_norm"] else None,
-        "context": about["n_ctx"],
-        "input_scale": 1.0,
-        "output_scale": 1.0,
-        "hook_convention": "transformers.self_attn",
-        "model": {"name": "random", "revision": "0"},
-        "layer": 0,
-    }
-
-
-def _golden(name: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
-    path = FIXTURES / "lorsa_math" / name
-    tensors = load_file(path.with_suffix(".safetensors"))
-    parameters = {k.removeprefix("param."): v for k, v in tensors.items() if k.startswith("param.")}
-    return json.loads(path.with_suffix(".json").read_text()), tensors, parameters
 
 
 def _close(got: Tensor, want: Tensor) -> bool:
@@ -68,14 +21,16 @@ def _close(got: Tensor, want: Tensor) -> bool:
 
 
 def test_there_are_golden_files() -> None:
-    assert len(NAMES) >= 14
+    assert len(GOLDEN_NAMES) >= 14
 
 
 @pytest.mark.parametrize("selection", ["relu", "signed"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_agrees_with_the_golden_file(name: str, selection: str, tmp_path: Path) -> None:
-    about, tensors, parameters = _golden(name)
-    lorsa = Lorsa.load(write_checkpoint(tmp_path / "c", _config(about, selection), parameters))
+    about, tensors, parameters = golden(name)
+    lorsa = Lorsa.load(
+        write_checkpoint(tmp_path / "c", golden_config(about, selection), parameters)
+    )
     suffix = "_signed" if selection == "signed" else ""
     x = tensors["x"]
 
@@ -99,8 +54,8 @@ def test_agrees_with_the_golden_file(name: str, selection: str, tmp_path: Path) 
 
 
 def test_scales_are_applied_inside(tmp_path: Path) -> None:
-    about, tensors, parameters = _golden("pythia_partial_rope")
-    config = _config(about, "relu") | {"input_scale": 4.0, "output_scale": 0.5}
+    about, tensors, parameters = golden("pythia_partial_rope")
+    config = golden_config(about, "relu") | {"input_scale": 4.0, "output_scale": 0.5}
     lorsa = Lorsa.load(write_checkpoint(tmp_path / "c", config, parameters))
     assert _close(lorsa(tensors["x"] / 4), tensors["recon"] / 0.5)
     assert _close(lorsa.encode(tensors["x"] / 4), tensors["acts"])
@@ -155,8 +110,8 @@ def _edit_config(**changes: Any) -> Callable[[Path], None]:
 def test_damaged_checkpoints_are_refused(
     damage: Callable[[Path], object], message: str, tmp_path: Path
 ) -> None:
-    about, _, parameters = _golden("no_rope")
-    folder = write_checkpoint(tmp_path / "c", _config(about, "relu"), parameters)
+    about, _, parameters = golden("no_rope")
+    folder = write_checkpoint(tmp_path / "c", golden_config(about, "relu"), parameters)
     damage(folder)
     with pytest.raises(LorsaError, match=message):
         Lorsa.load(folder)
@@ -167,7 +122,7 @@ def test_the_package_imports_without_torch() -> None:
     import sys
 
     code = (
-        "import sys, lorsa, lorsa.harvest.command, lorsa.evaluate_command;"
+        "import sys, lorsa, lorsa.harvest.command, lorsa.evaluate_command, lorsa.convert_command;"
         "assert not {'torch', 'transformers', 'h5py'} & set(sys.modules), sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import torch
 
-from lorsa.element_types import Bits
 from lorsa.harvest.families import Family
 
 
@@ -77,10 +75,3 @@ class LayerCapture:
             attention.register_forward_pre_hook(before, with_kwargs=True),
             attention.register_forward_hook(after),
         ]
-
-
-def to_bits(tensor: torch.Tensor) -> Bits:
-    """The elements' bits, as a shard stores them."""
-    integer = {2: torch.uint16, 4: torch.uint32}[tensor.element_size()]
-    bits: Bits = np.ascontiguousarray(tensor.contiguous().view(integer).numpy())
-    return bits

@@ -18,11 +18,11 @@ from lorsa.harvest.description import describe
 from lorsa.harvest.families import Family, exported_weights, family_of
 from lorsa.harvest.layer_set import LayerSet
 from lorsa.harvest.progress import Progress
-from lorsa.harvest.sealing import seal
 from lorsa.harvest.shard_pass import PackedText, ShardPass
 from lorsa.harvest.source_model import ModelSource
 from lorsa.harvest.text import packing_for, read_texts, refuse_left_padding, tokenize
 from lorsa.manifest import MAX_SHARDS, Description
+from lorsa.sealing import seal
 
 
 @dataclass(frozen=True)

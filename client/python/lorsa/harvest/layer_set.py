@@ -9,9 +9,7 @@ import safetensors.torch
 import torch
 
 from lorsa.files import write_atomically
-from lorsa.manifest import FILE_NAME, Description, shard_name
-
-ATTENTION_WEIGHTS = "attention.safetensors"
+from lorsa.manifest import ATTENTION_WEIGHTS, FILE_NAME, Description, shard_name
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ import torch
 
 from lorsa.errors import LorsaError
 from lorsa.harvest.attention_check import check_description
-from lorsa.harvest.capture import Captured, LayerCapture, to_bits
+from lorsa.harvest.capture import Captured, LayerCapture
 from lorsa.harvest.layer_set import LayerSet
 from lorsa.harvest.progress import Progress
-from lorsa.harvest.shard_writer import ShardWriter
+from lorsa.shard_writer import ShardWriter
 from lorsa.shards import RawSequences, ShardReader, ShardSummary
+from lorsa.torch_bits import to_bits
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from lorsa.errors import LorsaError
 from lorsa.harvest.families import family_of
-
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+from lorsa.torch_bits import DTYPES
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Seals a folder of finished shards: step 5 of the protocol in state.py."""
+"""Seals a folder of finished shards: after this nothing in it changes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import h5py
 
 from lorsa.files import sha256_of, write_atomically
-from lorsa.harvest.layer_set import ATTENTION_WEIGHTS
 from lorsa.manifest import (
+    ATTENTION_WEIGHTS,
     FILE_NAME,
     Description,
     FileRecord,
@@ -24,12 +24,16 @@ CHECKSUMS = "checksums.h5"
 
 
 def seal(folder: Path, about: Description, summaries: Sequence[ShardSummary], created: str) -> None:
-    """Writes checksums.h5 and, last, manifest.json. `created`: RFC 3339, UTC."""
+    """Writes checksums.h5 and, last, manifest.json. `created`: RFC 3339, UTC.
+
+    attention.safetensors is part of the set if the folder holds it.
+    """
     _write_checksums(folder / CHECKSUMS, summaries)
     shards = tuple(
         _shard_record(folder / shard_name(index), len(summary.checksums))
         for index, summary in enumerate(summaries)
     )
+    weights = folder / ATTENTION_WEIGHTS
     unmasked = sum(summary.unmasked_tokens for summary in summaries)
     manifest = Manifest(
         description=about,
@@ -39,7 +43,7 @@ def seal(folder: Path, about: Description, summaries: Sequence[ShardSummary], cr
         mean_output_norm=sum(summary.output_norm_sum for summary in summaries) / max(unmasked, 1),
         shards=shards,
         checksums=_file_record(folder / CHECKSUMS),
-        attention_weights=_file_record(folder / ATTENTION_WEIGHTS),
+        attention_weights=_file_record(weights) if weights.exists() else None,
         created=created,
     )
     write_atomically(folder / FILE_NAME, manifest.format())

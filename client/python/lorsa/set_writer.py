@@ -1,0 +1,90 @@
+"""Writes an activation set: shards in order, then the seal (docs/activation_format.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lorsa.errors import LorsaError
+from lorsa.manifest import ATTENTION_WEIGHTS, MAX_SHARDS, Description, shard_name
+from lorsa.sealing import seal
+from lorsa.shard_writer import ShardWriter
+from lorsa.shards import RawSequences, ShardSummary
+
+
+class SetWriter:
+    """Takes exactly `sequences` sequences, in batches of any size, and seals the set at the end.
+
+    A `with` block that ends with an exception leaves a folder without manifest.json. One thread.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        about: Description,
+        sequences: int,
+        created: str,
+        sequences_per_shard: int = 512,
+        attention_weights: dict[str, Any] | None = None,
+    ) -> None:
+        """`created`: RFC 3339, UTC. `attention_weights`: torch tensors of attention.safetensors."""
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise LorsaError(f"{folder} exists already: name a folder that does not.")
+        if not 1 <= sequences <= MAX_SHARDS * sequences_per_shard:
+            raise LorsaError(
+                f"{sequences} sequences do not make 1 to {MAX_SHARDS} shards of "
+                f"{sequences_per_shard}."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        if attention_weights is not None:
+            from safetensors.torch import save_file
+
+            save_file(attention_weights, folder / ATTENTION_WEIGHTS)
+        self._folder = folder
+        self._about = about
+        self._left = sequences
+        self._created = created
+        self._per_shard = sequences_per_shard
+        self._summaries: list[ShardSummary] = []
+        self._shard: ShardWriter | None = None
+        self._left_in_shard = 0
+
+    def __enter__(self) -> SetWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._shard is not None:
+            self._shard.close()
+        if error is not None:
+            return
+        if self._left:
+            raise LorsaError(f"{self._folder}: {self._left} sequences are still to be written.")
+        seal(self._folder, self._about, self._summaries, self._created)
+
+    def append(self, batch: RawSequences) -> None:
+        """The next sequences; OSError if the disk is full."""
+        if len(batch) > self._left:
+            raise LorsaError(f"{self._folder}: more sequences than were announced.")
+        start = 0
+        while start < len(batch):
+            shard = self._shard or self._begin_shard()
+            count = min(self._left_in_shard, len(batch) - start)
+            shard.append(batch.part(start, count))
+            start += count
+            self._left -= count
+            self._left_in_shard -= count
+            if self._left_in_shard == 0:
+                self._summaries.append(shard.finish())
+                self._shard = None
+
+    def _begin_shard(self) -> ShardWriter:
+        self._left_in_shard = min(self._per_shard, self._left)
+        path = self._folder / shard_name(len(self._summaries))
+        self._shard = ShardWriter(path, self._about, self._left_in_shard)
+        return self._shard
