@@ -51,6 +51,8 @@ struct JobEnvironment {
   // For deadlines within the process.
   std::function<absl::Duration()> uptime = SystemUptime;
   std::function<std::string(size_t)> random_bytes = SystemRandomBytes;
+  // Why no attempt may be launched just now (the disk is nearly full); empty if one may.
+  std::function<std::string()> launch_obstacle = [] { return std::string(); };
 };
 
 }  // namespace lorsa::server

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 
@@ -81,6 +82,25 @@ std::vector<std::string> CommandFor(const std::string& worker_binary,
   return command;
 }
 
+// This process's environment, with `device` the only one to be seen unless it is empty.
+std::vector<std::string> EnvironmentWith(const std::string& device) {
+  std::vector<std::string> variables;
+  const std::string prefix = absl::StrCat(kDeviceVariable, "=");
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (device.empty() || !absl::StartsWith(*variable, prefix)) variables.push_back(*variable);
+  }
+  if (!device.empty()) variables.push_back(prefix + device);
+  return variables;
+}
+
+// As exec takes them; valid as long as `texts` is.
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 std::string Describe(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signal = WTERMSIG(wait_status);
@@ -94,31 +114,33 @@ std::string Describe(int wait_status) {
 absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest& request) {
   const SpawnSettings settings(request.log_file);
   std::vector<std::string> command = CommandFor(worker_binary_, request);
-  std::vector<char*> arguments;
-  for (std::string& argument : command) arguments.push_back(argument.data());
-  arguments.push_back(nullptr);
+  absl::MutexLock lock(&mu_);
+  const std::string device = devices_.empty() ? "" : devices_.Choose();
+  std::vector<std::string> environment = EnvironmentWith(device);
   pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, arguments[0], settings.actions(), settings.attributes(),
-                                   arguments.data(), environ);
+  const int error =
+      ::posix_spawnp(&pid, command[0].c_str(), settings.actions(), settings.attributes(),
+                     Pointers(command).data(), Pointers(environment).data());
   const bool ranked = request.ranks > 1;
   if (error != 0) {
     return ErrnoStatus(
         error, ranked ? "start ranks with (of Debian's openmpi-bin)" : "start worker", command[0]);
   }
-  {
-    absl::MutexLock lock(&mu_);
-    uncollected_.insert(pid);
-  }
+  uncollected_.insert(pid);
   const absl::StatusOr<ProcessIdentity> identity = IdentifyProcess(pid);
+  if (identity.ok() && !device.empty()) devices_.Hold(*identity, device);
   // One that has ended already is known by its pid alone; Check says how it ended.
   return identity.ok() ? *identity : ProcessIdentity{.pid = pid};
 }
 
 ProcessStatus LocalProcessLauncher::Check(const ProcessIdentity& process) {
-  if (IsAlive(process)) return {.alive = true};
+  absl::MutexLock lock(&mu_);
+  if (IsAlive(process)) {
+    devices_.Adopt(process);
+    return {.alive = true};
+  }
   // Collects a child of ours, so that no zombie stays; of another's child nothing is known.
   int wait_status = 0;
-  absl::MutexLock lock(&mu_);
   if (::waitpid(process.pid, &wait_status, WNOHANG) != process.pid) return {};
   uncollected_.erase(process.pid);
   return {.alive = false, .ending = Describe(wait_status)};

@@ -5,11 +5,13 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "server/jobs/device_pool.h"
 #include "server/jobs/launcher.h"
 
 namespace lorsa::server {
@@ -18,10 +20,11 @@ namespace lorsa::server {
 // terminal reaches it; with stdin from /dev/null, stdout and stderr appended to the log file, no
 // other descriptor, no blocked signal, and the server's environment. Several ranks are started by
 // mpirun, from the PATH; the process that is known is then mpirun's, whose death is that of all.
+// With devices, each launch sees one of them (device_pool.h).
 class LocalProcessLauncher final : public Launcher {
  public:
-  explicit LocalProcessLauncher(std::string worker_binary)
-      : worker_binary_(std::move(worker_binary)) {}
+  explicit LocalProcessLauncher(std::string worker_binary, std::vector<std::string> devices = {})
+      : worker_binary_(std::move(worker_binary)), devices_(std::move(devices)) {}
 
   absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) override;
   ProcessStatus Check(const ProcessIdentity& process) override;
@@ -33,6 +36,7 @@ class LocalProcessLauncher final : public Launcher {
   // Held while one is collected too: from then on its pid may be another child's.
   absl::Mutex mu_;
   std::set<pid_t> uncollected_ ABSL_GUARDED_BY(mu_);  // children of this process
+  DevicePool devices_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace lorsa::server

@@ -68,6 +68,24 @@ TEST_F(LocalProcessLauncherTest, PassesTheBootstrapFileAndAppendsOutputToTheLog)
   EXPECT_EQ(Log(), absl::StrCat("before\n--bootstrap=", Request().bootstrap_file, "\nerror\n"));
 }
 
+TEST_F(LocalProcessLauncherTest, WithDevicesEachWorkerSeesOne) {
+  ::setenv(kDeviceVariable, "of the server", 1);
+  LocalProcessLauncher launcher(Script("echo \"<$CUDA_VISIBLE_DEVICES>\"; exec sleep 600"),
+                                {"5", "7"});
+  const auto first = launcher.Launch(Request()).value();
+  const auto second = launcher.Launch(Request()).value();
+  EXPECT_TRUE(Await([&] { return Log().size() == 8; }));
+  EXPECT_THAT(Log(), AllOf(HasSubstr("<5>"), HasSubstr("<7>")));
+  launcher.Kill(first);
+  launcher.Kill(second);
+  AwaitEnd(launcher, first);
+  AwaitEnd(launcher, second);
+  LocalProcessLauncher without(Script("echo \"<$CUDA_VISIBLE_DEVICES>\""));
+  AwaitEnd(without, without.Launch(Request()).value());
+  EXPECT_THAT(Log(), HasSubstr("<of the server>"));
+  ::unsetenv(kDeviceVariable);
+}
+
 TEST_F(LocalProcessLauncherTest, SeveralRanksAreStartedByMpirun) {
   const std::string worker = Script("echo worker \"$1\"");
   // An mpirun that starts one rank, and tells how many it should.

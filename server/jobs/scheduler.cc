@@ -1,7 +1,6 @@
 #include "server/jobs/scheduler.h"
 
 #include <google/protobuf/text_format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 
@@ -50,8 +49,10 @@ JobDecision DrainDecision(const AttemptKey& attempt) {
   };
 }
 
-void LogFailure(absl::string_view event, const std::string& job_id, const absl::Status& status) {
-  spdlog::warn("event={} job={} error=\"{}\"", std::string(event), job_id, status.ToString());
+std::string FailureText(absl::string_view event, absl::string_view job_id,
+                        const absl::Status& status) {
+  return absl::StrCat("what=", event, job_id.empty() ? "" : " job=", job_id, " error=\"",
+                      status.ToString(), "\" ");
 }
 
 }  // namespace
@@ -61,9 +62,19 @@ Scheduler::Scheduler(const JobOptions& options, const JobEnvironment& environmen
     : options_(options), env_(environment), live_(live), starter_(options, environment) {}
 
 void Scheduler::Poll() {
+  failures_.clear();
+  TendAndLaunch();
+  condition_.Note(failures_ + launch_failures_);
+}
+
+void Scheduler::TendAndLaunch() {
   const bool draining = Draining();
   const absl::StatusOr<std::vector<JobRecord>> active = env_.catalog.ActiveJobs();
-  if (!active.ok()) return LogFailure("poll_failed", "", active.status());
+  if (!active.ok()) {
+    NoteFailure("catalog_unreadable", "", active.status());
+    if (draining) SetDrain(Drain::kUnknown);
+    return;
+  }
   int with_worker = 0;
   std::vector<ProcessIdentity> watched;
   for (const JobRecord& job : *active) {
@@ -76,8 +87,7 @@ void Scheduler::Poll() {
   // One whose job has ended is still on its way out; one that was killed here is dying.
   env_.launcher.ReapAllBut(watched);
   if (!draining) return LaunchWaiting(*active);
-  absl::MutexLock lock(&mu_);
-  drained_ = with_worker == 0;
+  SetDrain(with_worker == 0 ? Drain::kDone : Drain::kUnderWay);
 }
 
 void Scheduler::Tend(const JobRecord& job) {
@@ -120,14 +130,14 @@ void Scheduler::EndDeadWorker(const JobRecord& job, const AttemptKey& attempt,
       ReadOutcome(env_.fs, env_.layout.OutcomeFile(attempt.job_id, attempt.attempt));
   if (!outcome.ok()) {
     if (!absl::IsNotFound(outcome.status())) {
-      LogFailure("outcome_unreadable", job.id, outcome.status());
+      NoteFailure("outcome_unreadable", job.id, outcome.status());
     }
     return Lose(job, attempt,
                 ending.empty() ? "its process is gone" : absl::StrCat("its process ", ending));
   }
   const absl::StatusOr<JobRecord> changed =
       CommitChange(env_, job.id, OutcomeDecision(attempt.attempt, *outcome, env_.now(), options_));
-  if (!changed.ok()) return LogFailure("outcome_not_recorded", job.id, changed.status());
+  if (!changed.ok()) return NoteFailure("outcome_not_recorded", job.id, changed.status());
   live_.End(attempt, StaleAttempt(attempt));
 }
 
@@ -143,26 +153,32 @@ void Scheduler::Lose(const JobRecord& job, const AttemptKey& attempt, absl::stri
   const absl::StatusOr<JobRecord> changed =
       CommitChange(env_, job.id, LossDecision(attempt.attempt, loss, options_));
   // The next Poll tries again, unless something else ended the attempt first.
-  if (!changed.ok()) return LogFailure("loss_not_recorded", job.id, changed.status());
+  if (!changed.ok()) return NoteFailure("loss_not_recorded", job.id, changed.status());
   live_.End(attempt, StaleAttempt(attempt));
 }
 
 void Scheduler::ReturnToQueue(const JobRecord& job, const AttemptKey& attempt) {
   const absl::StatusOr<JobRecord> changed = CommitChange(env_, job.id, DrainDecision(attempt));
-  if (!changed.ok()) return LogFailure("drain_not_recorded", job.id, changed.status());
+  if (!changed.ok()) return NoteFailure("drain_not_recorded", job.id, changed.status());
   Kill(job);
   live_.End(attempt, StaleAttempt(attempt));
 }
 
 void Scheduler::LaunchWaiting(const std::vector<JobRecord>& active) {
-  if (env_.uptime() < next_launch_) return;
+  const std::string obstacle = env_.launch_obstacle();
+  held_back_.Note(obstacle.empty() ? "" : absl::StrCat("reason=\"", obstacle, "\""));
+  if (!obstacle.empty() || env_.uptime() < next_launch_) return;
+  launch_failures_.clear();
   for (const JobRecord& job : active) {
     if (job.job.state() == v1::JOB_STATE_RECOVERING && BackoffIsOver(job)) Launch(job);
   }
-  const int free = options_.max_running_jobs - static_cast<int>(active.size());
-  if (free <= 0) return;
-  const absl::StatusOr<std::vector<JobRecord>> queued = env_.catalog.QueuedJobs(free);
-  if (!queued.ok()) return LogFailure("poll_failed", "", queued.status());
+  LaunchQueued(options_.max_running_jobs - static_cast<int>(active.size()));
+}
+
+void Scheduler::LaunchQueued(int count) {
+  if (count <= 0) return;
+  const absl::StatusOr<std::vector<JobRecord>> queued = env_.catalog.QueuedJobs(count);
+  if (!queued.ok()) return NoteFailure("catalog_unreadable", "", queued.status());
   for (const JobRecord& job : *queued) Launch(job);
 }
 
@@ -176,8 +192,13 @@ void Scheduler::Launch(const JobRecord& job) {
   const absl::Status status = starter_.Start(job);
   // ABORTED: a client changed the job meanwhile.
   if (status.ok() || absl::IsAborted(status)) return;
-  LogFailure("launch_failed", job.id, status);
+  absl::StrAppend(&launch_failures_, FailureText("launch_failed", job.id, status));
   next_launch_ = env_.uptime() + kLaunchRetry;
+}
+
+void Scheduler::NoteFailure(absl::string_view event, absl::string_view job_id,
+                            const absl::Status& status) {
+  absl::StrAppend(&failures_, FailureText(event, job_id, status));
 }
 
 bool Scheduler::Draining() const {
@@ -190,9 +211,17 @@ void Scheduler::BeginDrain() {
   draining_ = true;
 }
 
+void Scheduler::SetDrain(Drain drain) {
+  absl::MutexLock lock(&mu_);
+  drain_ = drain;
+}
+
 bool Scheduler::AwaitDrained(absl::Duration timeout) {
   absl::MutexLock lock(&mu_);
-  return mu_.AwaitWithTimeout(absl::Condition(&drained_), timeout);
+  const auto known = [this]()
+                         ABSL_SHARED_LOCKS_REQUIRED(mu_) { return drain_ != Drain::kUnderWay; };
+  mu_.AwaitWithTimeout(absl::Condition(&known), timeout);
+  return drain_ == Drain::kDone;
 }
 
 }  // namespace lorsa::server

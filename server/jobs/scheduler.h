@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/attempt_starter.h"
+#include "server/jobs/condition_log.h"
 #include "server/jobs/job_environment.h"
 #include "server/jobs/live_attempts.h"
 
@@ -27,10 +28,12 @@ class Scheduler {
 
   // From any thread.
   void BeginDrain();
-  // True once a Poll after BeginDrain has found no job with a worker.
+  // True once a Poll after BeginDrain has found no job with a worker. False after `timeout`, and as
+  // soon as such a Poll could not read the catalog: nobody knows then whom to wait for.
   bool AwaitDrained(absl::Duration timeout);
 
  private:
+  void TendAndLaunch();
   void Tend(const JobRecord& job);
   // True if the attempt was ended.
   bool EndIfOver(const JobRecord& job, const AttemptKey& attempt);
@@ -41,8 +44,14 @@ class Scheduler {
   void ReturnToQueue(const JobRecord& job, const AttemptKey& attempt);
   void LaunchWaiting(const std::vector<JobRecord>& active);
   bool BackoffIsOver(const JobRecord& job) const;
+  void LaunchQueued(int count);
   void Launch(const JobRecord& job);
+  // Something is as it was and the next Poll tries again.
+  void NoteFailure(absl::string_view event, absl::string_view job_id, const absl::Status& status);
   bool Draining() const;
+  // What a Poll while draining came to know.
+  enum class Drain { kUnderWay, kDone, kUnknown };
+  void SetDrain(Drain drain);
 
   const JobOptions options_;
   const JobEnvironment env_;
@@ -50,10 +59,15 @@ class Scheduler {
   AttemptStarter starter_;
   // After a failed launch (a full disk) the next waits until then.
   absl::Duration next_launch_ = -absl::InfiniteDuration();
+  // Of this Poll; of the newest try to launch; both key=value pairs, empty if all went well.
+  std::string failures_;
+  std::string launch_failures_;
+  ConditionLog condition_{"poll_failed"};
+  ConditionLog held_back_{"launches_held_back"};
 
   mutable absl::Mutex mu_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
-  bool drained_ ABSL_GUARDED_BY(mu_) = false;
+  Drain drain_ ABSL_GUARDED_BY(mu_) = Drain::kUnderWay;
 };
 
 }  // namespace lorsa::server
