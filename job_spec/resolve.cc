@@ -335,7 +335,7 @@ void Resolver::ResolveDeadHeads() {
   CheckRange("aux_top_k", s.aux_top_k(), 1, std::max(1u, s.n_ov_heads()));
   if (!s.has_resample_interval_fraction()) s.set_resample_interval_fraction(0.05);
   CheckReal("resample_interval_fraction", s.resample_interval_fraction(), 0, 1);
-  if (!s.has_resample_until_fraction()) s.set_resample_until_fraction(0.7);
+  if (!s.has_resample_until_fraction()) s.set_resample_until_fraction(0.9);
   CheckReal("resample_until_fraction", s.resample_until_fraction(), 0, 1);
   if (!s.has_resample_firing_factor()) s.set_resample_firing_factor(0.3);
   CheckReal("resample_firing_factor", s.resample_firing_factor(), 0, 100, /*open_low=*/true);

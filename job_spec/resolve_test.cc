@@ -90,7 +90,7 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
                                             aux_coefficient: 0
                                             aux_top_k: 288
                                             resample_interval_fraction: 0.05
-                                            resample_until_fraction: 0.7
+                                            resample_until_fraction: 0.9
                                             resample_firing_factor: 0.3
                                             ema_fraction: 0.03
                                             refit_tokens: 262144

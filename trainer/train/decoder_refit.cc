@@ -114,7 +114,7 @@ class Refit {
       equations.Add(forward.activations, (batch.y - forward.reconstruction).flatten(0, 1),
                     batch.mask.flatten());
     }));
-    return equations.Solve(config_.refit_ridge);
+    return std::move(equations).Solve(config_.refit_ridge);
   }
 
   // Squared errors as trained and with each candidate.
@@ -195,16 +195,16 @@ void NormalEquations::Add(const Activations& activations, const at::Tensor& erro
   });
 }
 
-absl::StatusOr<at::Tensor> NormalEquations::Solve(double ridge) {
+absl::StatusOr<at::Tensor> NormalEquations::Solve(double ridge) && {
   const at::Tensor heads_diagonal = gram_CC_.diagonal().narrow(0, 0, heads_);
   const double mean = heads_diagonal.mean().item<double>();
   if (!(mean > 0)) {
     return absl::FailedPreconditionError(
         "No head was active at the targets that the decoder is refitted to.");
   }
-  at::Tensor regular = gram_CC_.clone();
-  regular.diagonal().narrow(0, 0, heads_).add_(ridge * mean);
-  const at::Tensor lower = at::linalg_cholesky(regular);
+  gram_CC_.diagonal().narrow(0, 0, heads_).add_(ridge * mean);
+  at::Tensor lower = at::linalg_cholesky(gram_CC_);
+  gram_CC_.reset();
   return at::cholesky_solve(target_Cd_, lower);
 }
 

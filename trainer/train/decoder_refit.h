@@ -34,9 +34,9 @@ class NormalEquations {
   // `error` [T, d], `mask` [T] bool: targets that count.
   void Add(const Activations& activations, const at::Tensor& error, const at::Tensor& mask);
 
-  // Δ [C, d], double; the last row is b_D's where there is one. As much memory again, while it
-  // runs. FAILED_PRECONDITION if no target had an active head.
-  absl::StatusOr<at::Tensor> Solve(double ridge);
+  // Δ [C, d], double; the last row is b_D's where there is one. Uses the equations up, and takes
+  // 8·C² bytes besides while it runs. FAILED_PRECONDITION if no target had an active head.
+  absl::StatusOr<at::Tensor> Solve(double ridge) &&;
 
  private:
   const int64_t heads_;

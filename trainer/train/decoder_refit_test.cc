@@ -60,7 +60,7 @@ TEST_F(DecoderRefitTest, TheChangeSolvesTheDenseRidgeRegression) {
   const double ridge = 0.3 * gram.diagonal().narrow(0, 0, 16).mean().item<double>();
   gram.diagonal().narrow(0, 0, 16).add_(ridge);
   const at::Tensor expected = at::linalg_solve(gram, z_NC.t().matmul(e_Nd));
-  const auto delta = equations.Solve(0.3);
+  const auto delta = std::move(equations).Solve(0.3);
   ASSERT_TRUE(delta.ok()) << delta.status();
   EXPECT_TRUE(at::allclose(*delta, expected, 1e-8, 1e-10));
 }
@@ -78,7 +78,7 @@ TEST_F(DecoderRefitTest, TheNumberOfThreadsChangesNoBit) {
       equations.Add(forward.activations, (loaded.batch.y - forward.reconstruction).flatten(0, 1),
                     loaded.batch.mask.flatten());
     }
-    deltas.push_back(*equations.Solve(0.1));
+    deltas.push_back(*std::move(equations).Solve(0.1));
   }
   at::set_num_threads(threads);
   EXPECT_TRUE(deltas[0].equal(deltas[1]));

@@ -12,6 +12,8 @@ constexpr double kRateWeight = 0.1;
 // The first steps of a process are slow; they do not count.
 constexpr int64_t kStepsBeforeTiming = 2;
 constexpr int64_t kStepsTimed = 5;
+// What a sequence of the refit takes, relative to one of an evaluation.
+constexpr double kRefitPerEvaluation = 2;
 
 }  // namespace
 
@@ -77,7 +79,15 @@ std::optional<absl::Duration> RunReporter::Remaining(const TrainingCounts& count
   const int64_t evaluations = (total - 1) / interval - counts.step / interval + 1;
   return absl::Seconds(static_cast<double>(total - counts.step) * step_seconds_ +
                        static_cast<double>(std::max<int64_t>(evaluations, 0)) *
-                           evaluation_seconds_);
+                           evaluation_seconds_ +
+                       (counts.refitted ? 0 : RefitSeconds()));
+}
+
+double RunReporter::RefitSeconds() const {
+  const int64_t training = config_.set.training_sequences();
+  const int64_t sequences = std::min(config_.refit_tokens / config_.set.context, training);
+  return kRefitPerEvaluation * evaluation_seconds_ * static_cast<double>(sequences) /
+         static_cast<double>(config_.set.held_out_sequences());
 }
 
 void RunReporter::Send(MetricKind kind, std::map<std::string, double> values,

@@ -39,6 +39,7 @@ class RunReporter {
  private:
   void Send(MetricKind kind, std::map<std::string, double> values, const TrainingCounts& counts);
   void SendProgress(const TrainingCounts& counts);
+  double RefitSeconds() const;
 
   const TrainConfig& config_;
   RunHost& host_;

@@ -90,5 +90,20 @@ TEST_F(RunReporterTest, TheTimeLeftCountsStepsAndEvaluations) {
   EXPECT_EQ(host_.progress.back().remaining_seconds, 34);
 }
 
+TEST_F(RunReporterTest, TheTimeLeftCountsTheRefit) {
+  TrainingCounts counts;
+  reporter_.Evaluation({}, absl::Seconds(32), counts);  // of 128 sequences
+  for (counts.step = 1; counts.step <= 19; ++counts.step) {
+    reporter_.Step({}, {.elapsed = absl::Seconds(4)}, counts);
+  }
+  counts.step = 19;
+  config_.refit_tokens = 16 * 6;  // 16 sequences at twice the time
+  EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32 + 8));
+  config_.refit_tokens = 1'000'000;  // no more than the 32 that there are
+  EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32 + 16));
+  counts.refitted = true;
+  EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32));
+}
+
 }  // namespace
 }  // namespace lorsa::trainer
