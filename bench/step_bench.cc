@@ -1,9 +1,5 @@
-// Whole optimiser steps of one Lorsa on random data: one line of JSON.
-//
-// gflops counts what the mathematics needs, two per multiply-add, per step of T tokens: three
-// projections and their weights' gradients, 2·2·T·d·(2·G·D + H); causal attention at half of its
-// square, forward q·k and A·V, backward q·k again, dQ and dK, 2·T·S/2·G·(4·D + H/G); and the sparse
-// decode, dz and dW_O, 2·3·T·K·d, with dA and dV, 2·2·T·K·S/2.
+// Whole optimiser steps of one Lorsa on random data: one line of JSON. gflops counts
+// what the mathematics needs (step_cost.h).
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
@@ -21,6 +17,7 @@
 
 #include "trainer/lorsa/fast_lorsa.h"
 #include "trainer/lorsa/reference_lorsa.h"
+#include "trainer/lorsa/step_cost.h"
 #include "trainer/train/adam.h"
 
 namespace lorsa::trainer {
@@ -54,14 +51,6 @@ double PeakRssGb() {
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
-}
-
-double StepGflop(const Options& o) {
-  const double T = o.context * o.sequences, half = o.context / 2.0;
-  const double projections = 4 * T * o.d_model * (2.0 * o.n_qk * o.d_qk + o.n_ov);
-  const double attention = 2 * T * half * o.n_qk * (4.0 * o.d_qk + o.n_ov / o.n_qk);
-  const double sparse = 6 * T * o.k * o.d_model + 4 * T * o.k * half;
-  return 1e-9 * (projections + attention + sparse);
 }
 
 // CPU seconds of all threads by stage, from one end of a stage to the next.
@@ -143,11 +132,13 @@ nlohmann::json Run(const Options& o) {
     cpu.push_back(CpuSeconds() - cpu_start);
   }
   const double step_s = Median(wall);
-  nlohmann::json result{{"tokens_per_s", o.sequences * o.context / step_s},
-                        {"step_s", step_s},
-                        {"step_cpu_s", Median(cpu)},
-                        {"peak_rss_gb", PeakRssGb()},
-                        {"gflops", StepGflop(o) / step_s}};
+  nlohmann::json result{
+      {"tokens_per_s", o.sequences * o.context / step_s},
+      {"step_s", step_s},
+      {"step_cpu_s", Median(cpu)},
+      {"peak_rss_gb", PeakRssGb()},
+      {"gflops",
+       1e-9 * StepFlops(config, {.sequences = o.sequences, .context = o.context}) / step_s}};
   if (o.profile) result["profile"] = stages.Shares();
   return result;
 }

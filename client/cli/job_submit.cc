@@ -43,10 +43,23 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session& session, const SubmitO
   return request;
 }
 
-void PrintValid(std::ostream& out, const v1::TrainingSpec& resolved) {
+std::string TimeText(const v1::JobEstimate& estimate) {
+  if (estimate.has_seconds()) {
+    return absl::StrCat("about ", FormatTimeSpan(absl::Seconds(estimate.seconds())));
+  }
+  return "not known before a job of the same precision, threads and ranks succeeded here";
+}
+
+void PrintValid(std::ostream& out, const v1::Job& job) {
+  const v1::JobEstimate& estimate = job.estimate();
   std::string text;
-  google::protobuf::TextFormat::PrintToString(resolved, &text);
-  out << "# The specification holds. As it would run:\n" << Printable(text);
+  google::protobuf::TextFormat::PrintToString(job.resolved_spec(), &text);
+  out << "# Memory: about " << FormatBytes(estimate.memory_bytes()) << " ("
+      << Printable(estimate.memory_parts()) << ")\n"
+      << "# Disk for checkpoints: about " << FormatBytes(estimate.disk_bytes()) << "\n"
+      << "# Time: " << TimeText(estimate) << "\n"
+      << "# The specification holds. As it would run:\n"
+      << Printable(text);
 }
 
 absl::StatusOr<int> Submit(Session& session, const SubmitOptions& options) {
@@ -56,7 +69,7 @@ absl::StatusOr<int> Submit(Session& session, const SubmitOptions& options) {
   if (session.json) {
     PrintJson(session.out(), job);
   } else if (options.validate_only) {
-    PrintValid(session.out(), job.resolved_spec());
+    PrintValid(session.out(), job);
   } else {
     session.out() << job.name() << " is queued.";
     if (!options.watch) session.out() << " Watch it with: lorsa job watch " << IdOf(job.name());
@@ -90,8 +103,9 @@ void AddSubmitCommand(CLI::App& job, Action* chosen) {
                   "A file (.json: JSON), '-' for standard input, or the specification itself")
       ->required();
   submit.add_option("--id", options->id, "Id of the job (default: from the set and the time)");
-  submit.add_flag("--validate-only", options->validate_only,
-                  "Only check the specification and show it with every default filled in");
+  submit.add_flag(
+      "--validate-only", options->validate_only,
+      "Only check the specification, and show it with every default filled in and what it takes");
   submit.add_flag("--watch", options->watch, "Then watch the job; exit codes as of `job watch`");
 }
 

@@ -57,6 +57,8 @@ TEST_F(JobSubmitTest, ValidateOnlyShowsTheResolvedSpecification) {
   EXPECT_EQ(Run({"job", "submit", kSpec, "--validate-only", "--watch"}), 0);
   EXPECT_TRUE(Sent().validate_only());
   EXPECT_THAT(out_.str(), HasSubstr("top_k: 64\nseed: 0\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("# Memory: about 1.38 GB"));
+  EXPECT_THAT(out_.str(), HasSubstr("# Time: about 4m12s"));
   EXPECT_TRUE(server_.jobs.jobs.empty());
 }
 

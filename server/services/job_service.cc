@@ -7,6 +7,7 @@
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "job_spec/resolve.h"
+#include "server/jobs/job_estimate.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/unary_call.h"
 #include "server/services/job_name.h"
@@ -121,6 +122,7 @@ absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& re
   LORSA_RETURN_IF_ERROR(CheckCreateRequest(request));
   LORSA_ASSIGN_OR_RETURN(v1::TrainingSpec resolved, Resolve(request.spec()));
   if (request.validate_only()) {
+    LORSA_ASSIGN_OR_RETURN(*response.mutable_estimate(), EstimateJob(env_.catalog, resolved));
     response.set_name(absl::StrCat("jobs/", request.job_id()));
     *response.mutable_spec() = request.spec();
     *response.mutable_resolved_spec() = std::move(resolved);

@@ -54,6 +54,8 @@ TEST_F(JobServiceTest, ValidateOnlyMakesNoJob) {
   ASSERT_TRUE(CreateJob(request, job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_UNSPECIFIED);
   EXPECT_EQ(job.resolved_spec().n_ov_heads(), 8 * 576);
+  EXPECT_GT(job.estimate().memory_bytes(), 0);
+  EXPECT_GT(job.estimate().disk_bytes(), 0);
   EXPECT_TRUE(absl::IsNotFound(catalog_->GetJob("demo").status()));
 }
 

@@ -79,6 +79,9 @@ class JobServicesTest : public JobsTest {
           name: "activationSets/smollm2"
           d_model: 576
           context: 256
+          element_type: ELEMENT_TYPE_BF16
+          mean_input_norm: 20
+          mean_output_norm: 2
           sequences: 1562
           held_out_sequences: 128
           has_attention_weights: true

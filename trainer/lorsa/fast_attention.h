@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer/lorsa/fast_workspace.h"
+#include "trainer/lorsa/lorsa_parameters.h"
 
 namespace lorsa::trainer {
 

@@ -3,6 +3,7 @@
 #define LORSA_TRAINER_LORSA_FAST_DECODE_H_
 
 #include "trainer/lorsa/fast_workspace.h"
+#include "trainer/lorsa/lorsa_kernel.h"
 
 namespace lorsa::trainer {
 

@@ -44,9 +44,11 @@ class FastLorsa final : public LorsaKernel {
     const StepSizes sizes(config_, batch.x.size(0), batch.x.size(1));
     StepResult out;
     out.gradients = GradientMemory();
-    work_.Reserve(sizes, {.gradients = true,
-                          .top_k = options.top_k,
-                          .aux_top_k = options.aux ? options.aux->top_k : 0});
+    work_.Reserve(sizes,
+                  {.gradients = true,
+                   .top_k = options.top_k,
+                   .aux_top_k = options.aux ? options.aux->top_k : 0},
+                  kernels::TaskThreads());
     ComputeZ(sizes, parameters, contiguous.x, UsedQueries(contiguous.mask), /*gradients=*/true);
     DecodeAndCompare(sizes, parameters, contiguous, options, work_, out);
     EndStage("decode");
@@ -62,7 +64,7 @@ class FastLorsa final : public LorsaKernel {
   ForwardResult Forward(const LorsaParameters& parameters, const at::Tensor& x) override {
     at::NoGradGuard no_grad;
     const StepSizes sizes(config_, x.size(0), x.size(1));
-    work_.Reserve(sizes, {.top_k = config_.top_k});
+    work_.Reserve(sizes, {.top_k = config_.top_k}, kernels::TaskThreads());
     ComputeZ(sizes, parameters, x.contiguous(), std::vector<int64_t>(sizes.B, sizes.S),
              /*gradients=*/false);
     ForwardResult out = Decode(sizes, parameters, work_);

@@ -17,7 +17,7 @@ using StageObserver = std::function<void(const char* stage)>;
 
 // `config` is valid (ValidateLorsaConfig). With kBf16, x, the weights, q, k, v, the pattern and
 // their gradients enter products in bf16 and are summed in fp32; softmax, scores, the error, and
-// the gradients that come out are fp32. Keeps the memory of its largest step (step_memory.h). The
+// the gradients that come out are fp32. Keeps the memory of its largest step (step_cost.h). The
 // result of a step does not depend on the number of threads. The tensors of StepResult::gradients
 // are used again by the next step once nobody else holds them.
 std::unique_ptr<LorsaKernel> MakeFastLorsa(LorsaConfig config, Precision precision,

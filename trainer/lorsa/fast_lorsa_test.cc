@@ -14,7 +14,7 @@
 
 #include "trainer/kernels/tasks.h"
 #include "trainer/lorsa/reference_lorsa.h"
-#include "trainer/lorsa/step_memory.h"
+#include "trainer/lorsa/step_cost.h"
 
 namespace lorsa::trainer {
 namespace {

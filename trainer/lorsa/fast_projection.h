@@ -4,6 +4,7 @@
 #define LORSA_TRAINER_LORSA_FAST_PROJECTION_H_
 
 #include "trainer/lorsa/fast_workspace.h"
+#include "trainer/lorsa/lorsa_parameters.h"
 
 namespace lorsa::trainer {
 

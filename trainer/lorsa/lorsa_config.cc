@@ -64,4 +64,11 @@ absl::Status ValidateLorsaConfig(const LorsaConfig& config) {
   return absl::OkStatus();
 }
 
+int64_t ParameterCount(const LorsaConfig& config) {
+  const int64_t qk =
+      2 * config.n_qk_heads * config.d_qk * (config.d_model + 1 + (config.qk_norm ? 1 : 0));
+  const int64_t ov = config.n_ov_heads * (2 * config.d_model + 1);
+  return qk + ov + (config.decoder_bias ? config.d_model : 0);
+}
+
 }  // namespace lorsa::trainer

@@ -36,6 +36,9 @@ struct LorsaConfig {
 // follows from the configuration far from overflow; they are those of the training specification.
 absl::Status ValidateLorsaConfig(const LorsaConfig& config);
 
+// Numbers in all weights of such a Lorsa (lorsa_parameters.h).
+int64_t ParameterCount(const LorsaConfig& config);
+
 }  // namespace lorsa::trainer
 
 #endif  // LORSA_TRAINER_LORSA_LORSA_CONFIG_H_

@@ -1,6 +1,7 @@
 // Selection, rope, tensor files and the wall against exceptions, each by itself.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <c10/util/accumulate.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +9,9 @@
 
 #include "base/scratch_folder.h"
 #include "trainer/lorsa/fixtures.h"
+#include "trainer/lorsa/lorsa_parameters.h"
 #include "trainer/lorsa/rope.h"
+#include "trainer/lorsa/step_cost.h"
 #include "trainer/lorsa/tensor_file.h"
 #include "trainer/lorsa/top_k.h"
 #include "trainer/lorsa/torch_guard.h"
@@ -139,6 +142,28 @@ TEST(TorchGuardTest, ExceptionsBecomeStatuses) {
             absl::StatusCode::kResourceExhausted);
   const absl::StatusOr<int> value = GuardTorch([]() -> absl::StatusOr<int> { return 3; });
   EXPECT_EQ(*value, 3);
+}
+
+TEST(ParameterCountTest, CountsWhatTheParametersHold) {
+  LorsaConfig config{.d_model = 5, .n_ov_heads = 6, .n_qk_heads = 2, .d_qk = 4};
+  const auto held = [&] {
+    int64_t numbers = 0;
+    for (const ParameterSpec& spec : ParameterSpecs(config)) {
+      numbers += c10::multiply_integers(spec.shape);
+    }
+    return numbers;
+  };
+  EXPECT_EQ(ParameterCount(config), held());
+  config.decoder_bias = false;
+  config.qk_norm = {.epsilon = 1e-6};
+  EXPECT_EQ(ParameterCount(config), held());
+}
+
+TEST(StepFlopsTest, CountsASmallStepByHand) {
+  // T = 6: projections 4·6·3·(2·2·2 + 4) = 864, attention 2·6·1.5·2·(4·2 + 2) = 360,
+  // sparse 6·6·2·3 + 4·6·2·1.5 = 288.
+  const LorsaConfig config{.d_model = 3, .n_ov_heads = 4, .n_qk_heads = 2, .d_qk = 2, .top_k = 2};
+  EXPECT_EQ(StepFlops(config, {.sequences = 2, .context = 3}), 864 + 360 + 288);
 }
 
 }  // namespace

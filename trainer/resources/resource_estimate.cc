@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "trainer/lorsa/step_memory.h"
+#include "trainer/lorsa/step_cost.h"
 
 namespace lorsa::trainer {
 namespace {
@@ -26,11 +26,6 @@ constexpr int64_t kBatches = 4;
 // Headers, JSON and the rounding up to blocks.
 constexpr int64_t kCheckpointOverhead = 64 << 10;
 
-int64_t Parameters(const LorsaConfig& c) {
-  const int64_t qk = 2 * c.n_qk_heads * c.d_qk * (c.d_model + 1 + (c.qk_norm ? 1 : 0));
-  return qk + c.n_ov_heads * (2 * c.d_model + 1) + (c.decoder_bias ? c.d_model : 0);
-}
-
 // x and y of a sample.
 int64_t SampleBytes(const TrainConfig& config, int64_t positions) {
   const int64_t sequence = config.set.context * config.set.d_model * kFloat;
@@ -45,11 +40,18 @@ int64_t InitializationBytes(const TrainConfig& config) {
   return config.initialization == Initialization::kRandom ? sample : 2 * sample;
 }
 
-// In double precision: the Gram matrix, itself regularised, its factor, and cholesky_solve's copy
-// of that; the right side, its copy and the solution.
+// In double precision: the Gram matrix, then its factor, and a copy of either; the right side, its
+// copy and the solution.
 int64_t RefitBytes(const LorsaConfig& c) {
   const int64_t n = c.n_ov_heads + 1;
-  return (4 * n * n + 3 * n * c.d_model) * int64_t{sizeof(double)};
+  return (2 * n * n + 3 * n * c.d_model) * int64_t{sizeof(double)};
+}
+
+// The sample, its errors, queries and keys.
+int64_t ResamplingBytes(const TrainConfig& config) {
+  const LorsaConfig& c = config.lorsa;
+  const int64_t positions = SampleBytes(config, kResamplePositions) / (2 * c.d_model * kFloat);
+  return positions * (3 * c.d_model + 2 * c.n_qk_heads * c.d_qk) * kFloat;
 }
 
 int64_t BatchBytes(const TrainConfig& config, int64_t sequences) {
@@ -89,7 +91,7 @@ int64_t ResourceEstimate::first_rank() const {
 
 ResourceEstimate EstimateResources(const TrainConfig& config) {
   const LorsaConfig& lorsa = config.lorsa;
-  const int64_t weights = Parameters(lorsa) * kFloat;
+  const int64_t weights = ParameterCount(lorsa) * kFloat;
   const int64_t average = config.ema_fraction > 0 ? weights : 0;
   const int64_t state = 3 * weights + average + lorsa.n_ov_heads * kLong;
   const int64_t share = (config.sequences_per_step + config.ranks - 1) / config.ranks;
@@ -106,8 +108,7 @@ ResourceEstimate EstimateResources(const TrainConfig& config) {
           .batches = kBatches * BatchBytes(config, config.sequences_per_step),
           .read_ahead = 2 * kStreamBytes,
           .initialization = InitializationBytes(config),
-          .resampling =
-              config.resample_interval_fraction > 0 ? SampleBytes(config, kResamplePositions) : 0,
+          .resampling = config.resample_interval_fraction > 0 ? ResamplingBytes(config) : 0,
           .refit = config.refit_tokens > 0 ? RefitBytes(lorsa) : 0,
           .other_ranks = (config.ranks - 1) * (weights + step + BatchBytes(config, share)),
           .checkpoint = state + kCheckpointOverhead,

@@ -79,7 +79,11 @@ grpc::Status FakeJobService::CreateJob(grpc::ServerContext*, const v1::CreateJob
   *job->mutable_spec() = request->spec();
   *job->mutable_resolved_spec() = request->spec();
   job->mutable_resolved_spec()->set_seed(0);
-  if (request->validate_only()) return grpc::Status::OK;
+  if (request->validate_only()) {
+    job->mutable_estimate()->set_memory_bytes(1'380'000'000);
+    job->mutable_estimate()->set_seconds(252);
+    return grpc::Status::OK;
+  }
   job->set_state(v1::JOB_STATE_QUEUED);
   jobs[job->name()] = *job;
   return grpc::Status::OK;

@@ -1,8 +1,6 @@
-#include "trainer/lorsa/fast_workspace.h"
+#include "trainer/lorsa/fast_buffers.h"
 
 #include <algorithm>
-
-#include "trainer/kernels/tasks.h"
 
 namespace lorsa::trainer {
 
@@ -24,7 +22,8 @@ StepSizes::StepSizes(const LorsaConfig& config, int64_t sequences, int64_t posit
       Sp(RoundUp(positions, kDepthUnit)),
       Tp(sequences * Sp),
       dp(RoundUp(config.d_model, kDepthUnit)),
-      Dp(RoundUp(config.d_qk, kDepthUnit)) {}
+      Dp(RoundUp(config.d_qk, kDepthUnit)),
+      qk_norm(config.qk_norm.has_value()) {}
 
 namespace {
 
@@ -68,7 +67,7 @@ void VisitScratch(const StepSizes& s, const StepDemand& demand, ThreadScratch<T>
 }
 
 template <typename T, typename Visit>
-void VisitForward(const StepSizes& s, const StepDemand& demand, Workspace<T>& w, Visit visit) {
+void VisitForward(const StepSizes& s, const StepDemand& demand, StepBuffers<T>& w, Visit visit) {
   const int64_t stride = RowStride<T>(s.dp), heads = s.G * s.Tp * s.Dp;
   for (auto* buffer : {&w.w_q, &w.w_k}) visit(*buffer, s.G * Panels(s.D) * s.dp * kPanel);
   for (auto* buffer : {&w.w_v, &w.w_o}) visit(*buffer, s.H * stride);
@@ -76,7 +75,7 @@ void VisitForward(const StepSizes& s, const StepDemand& demand, Workspace<T>& w,
   visit(w.x_rows, s.Tp * stride);
   visit(w.x_depth_panels, s.B * Panels(s.Sp) * s.dp * kPanel);
   for (auto* buffer : {&w.q, &w.k}) visit(*buffer, heads);
-  if (w.config.qk_norm) {
+  if (s.qk_norm) {
     for (auto* buffer : {&w.q_raw, &w.k_raw}) visit(*buffer, heads);
   }
   visit(w.v, s.H * RowStride<T>(s.Tp));
@@ -86,7 +85,7 @@ void VisitForward(const StepSizes& s, const StepDemand& demand, Workspace<T>& w,
 }
 
 template <typename T, typename Visit>
-void VisitGradients(const StepSizes& s, const StepDemand& demand, Workspace<T>& w, Visit visit) {
+void VisitGradients(const StepSizes& s, const StepDemand& demand, StepBuffers<T>& w, Visit visit) {
   const int64_t stride = RowStride<T>(s.dp), t_stride = RowStride<T>(s.Tp);
   visit(w.x_token_panels, Panels(s.dp) * s.Tp * kPanel);
   visit(w.x_transposed, s.dp * t_stride);
@@ -109,7 +108,7 @@ void VisitGradients(const StepSizes& s, const StepDemand& demand, Workspace<T>& 
 }
 
 template <typename T, typename Visit>
-void VisitAll(const StepSizes& s, const StepDemand& demand, Workspace<T>& work, Visit visit) {
+void VisitAll(const StepSizes& s, const StepDemand& demand, StepBuffers<T>& work, Visit visit) {
   VisitForward(s, demand, work, visit);
   if (demand.gradients) VisitGradients(s, demand, work, visit);
   for (ThreadScratch<T>& thread : work.threads) VisitScratch(s, demand, thread, visit);
@@ -118,18 +117,17 @@ void VisitAll(const StepSizes& s, const StepDemand& demand, Workspace<T>& work, 
 }  // namespace
 
 template <typename T>
-void Workspace<T>::Reserve(const StepSizes& sizes, const StepDemand& demand) {
-  threads.resize(std::max<size_t>(threads.size(), kernels::TaskThreads()));
+void StepBuffers<T>::Reserve(const StepSizes& sizes, const StepDemand& demand, int thread_count) {
+  threads.resize(std::max<size_t>(threads.size(), thread_count));
   kept.capacity = demand.top_k;
   aux_kept.capacity = demand.aux_top_k;
   VisitAll(sizes, demand, *this, [](auto& buffer, int64_t elements) { buffer.Reserve(elements); });
 }
 
 template <typename T>
-int64_t WorkspaceBytes(const LorsaConfig& config, const StepSizes& sizes, const StepDemand& demand,
-                       int threads) {
-  Workspace<T> unused(config, kernels::BestLevel());
-  unused.threads.resize(threads);
+int64_t StepBufferBytes(const StepSizes& sizes, const StepDemand& demand, int thread_count) {
+  StepBuffers<T> unused;
+  unused.threads.resize(thread_count);
   int64_t bytes = 0;
   VisitAll(sizes, demand, unused, [&](auto& buffer, int64_t elements) {
     bytes += static_cast<int64_t>(kernels::ReservedBytes(elements * sizeof(*buffer.data())));
@@ -137,11 +135,9 @@ int64_t WorkspaceBytes(const LorsaConfig& config, const StepSizes& sizes, const 
   return bytes;
 }
 
-template struct Workspace<float>;
-template struct Workspace<kernels::Bf16>;
-template int64_t WorkspaceBytes<float>(const LorsaConfig&, const StepSizes&, const StepDemand&,
-                                       int);
-template int64_t WorkspaceBytes<kernels::Bf16>(const LorsaConfig&, const StepSizes&,
-                                               const StepDemand&, int);
+template struct StepBuffers<float>;
+template struct StepBuffers<kernels::Bf16>;
+template int64_t StepBufferBytes<float>(const StepSizes&, const StepDemand&, int);
+template int64_t StepBufferBytes<kernels::Bf16>(const StepSizes&, const StepDemand&, int);
 
 }  // namespace lorsa::trainer

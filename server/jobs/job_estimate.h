@@ -1,0 +1,20 @@
+// What a job takes of the machine, told before it runs, without a process of its own and without
+// libtorch.
+#ifndef LORSA_SERVER_JOBS_JOB_ESTIMATE_H_
+#define LORSA_SERVER_JOBS_JOB_ESTIMATE_H_
+
+#include "absl/status/statusor.h"
+#include "lorsa/v1/job.pb.h"
+#include "lorsa/v1/training_spec.pb.h"
+#include "server/catalog/catalog.h"
+
+namespace lorsa::server {
+
+// `resolved` is a resolved specification. Reads the set that it names and the newest jobs that
+// succeeded. NOT_FOUND if the set is gone; INVALID_ARGUMENT for what lorsa-worker would refuse too.
+absl::StatusOr<v1::JobEstimate> EstimateJob(const Catalog& catalog,
+                                            const v1::TrainingSpec& resolved);
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_JOB_ESTIMATE_H_
