@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time the peer's training step: forward, backward and Adam of Llamascopium's Lorsa on random data.
 
-Runs in the peer's own environment (bench/peer_environment.sh). Prints one JSON line with the median
+Runs in the environment of deploy/interop_environment.sh. Prints one JSON line with the median
 over the steps.
 """
 

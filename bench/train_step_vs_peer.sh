@@ -8,12 +8,12 @@
 #   --quick  the first size only, few steps; no growth tables
 #   --full   also d 2048, H 16384, G 64, K 128, context 1024
 # Builds what it needs in $LORSA_BUILD_DIR (default build/release) after deploy/setup.sh, and
-# installs the peer from PyPI in .venv-peer.
+# installs the peer from PyPI in .venv-interop.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=${LORSA_BUILD_DIR:-build/release}
 [[ -f $build/build.ninja ]] || cmake --preset release -B "$build" > /dev/null
 ninja -C "$build" step_bench > /dev/null
-peer=$(bench/peer_environment.sh)
+peer=$(deploy/interop_environment.sh)
 exec "$peer" bench/train_step_vs_peer.py --ours "$build/bin/step_bench" --peer "$peer" "$@"

@@ -11,7 +11,7 @@ import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
 
-RUNNERS = ("ctest", "pytest")
+RUNNERS = ("ctest", "pytest", "interop")
 
 
 def outcomes(report: pathlib.Path) -> tuple[int, int]:

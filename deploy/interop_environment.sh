@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Makes .venv-interop, the Python environment of the programs that Lorsa works with and is measured
+# against (deploy/requirements-interop.txt), if it is not there or its requirements changed. Prints
+# nothing else on stdout than the path of its Python.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+wanted=$(sha256sum < deploy/requirements-interop.txt)
+if [[ ! -x .venv-interop/bin/python || $(cat .venv-interop/.installed 2>/dev/null) != "$wanted" ]]; then
+  echo "interop: installing llamascopium, mlflow and others in .venv-interop" >&2
+  [[ -x .venv-interop/bin/python ]] || /usr/bin/python3 -m venv .venv-interop
+  .venv-interop/bin/pip install -q -r deploy/requirements-interop.txt >&2
+  echo "$wanted" > .venv-interop/.installed
+fi
+echo "$PWD/.venv-interop/bin/python"
