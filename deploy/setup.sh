@@ -58,3 +58,4 @@ install_python() {
 [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]] || die "needs Debian 12, for its package versions; this is ${PRETTY_NAME:-unknown}."
 install_packages
 install_python
+.venv/bin/python client/python/generate_protos.py

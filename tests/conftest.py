@@ -7,26 +7,20 @@ import pathlib
 from collections.abc import Iterator
 from types import SimpleNamespace
 
+import generate_protos
 import grpc
-import grpc_tools
-import lorsa
 import pytest
-from grpc_tools import protoc
-from service import ROOT, Service
+from service import Service
 
 SERVICES = ("activation", "checkpoint", "job", "metric", "server_info", "worker")
 MESSAGES = ("file_chunk", "job", "training_spec")
 
+assert generate_protos.main() == 0  # before any test module imports lorsa.v1
+
 
 @pytest.fixture(scope="session")
-def api(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+def api() -> SimpleNamespace:
     """The generated modules of lorsa.v1: api.job_service_pb2, api.job_service_pb2_grpc, …"""
-    out = tmp_path_factory.mktemp("generated")
-    files = sorted(str(path) for path in (ROOT / "proto/lorsa/v1").glob("*.proto"))
-    well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
-    arguments = [f"-I{ROOT / 'proto'}", f"-I{well_known}", f"--python_out={out}"]
-    assert protoc.main(["protoc", *arguments, f"--grpc_python_out={out}", *files]) == 0
-    lorsa.__path__.append(str(out / "lorsa"))  # beside the installed package of that name
     names = [f"{name}_pb2" for name in MESSAGES]
     names += [f"{name}_service_pb2{suffix}" for name in SERVICES for suffix in ("", "_grpc")]
     return SimpleNamespace(**{name: importlib.import_module(f"lorsa.v1.{name}") for name in names})

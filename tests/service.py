@@ -27,9 +27,10 @@ def wait_for(what: str, condition: Callable[[], Any], patience: float = PATIENCE
 
 
 class Service:
-    """lorsad on a data folder, with the workers that it launched."""
+    """lorsad on a data folder, with the workers that it launched. Restarted, it keeps its port."""
 
     def __init__(self, folder: pathlib.Path, *flags: str) -> None:
+        self.listen = "127.0.0.1:0"
         self.data = folder / "data"
         self.sets = folder / "sets"
         self.log = folder / "lorsad.log"
@@ -40,12 +41,13 @@ class Service:
 
     def start(self) -> Service:
         (self.data / "endpoint").unlink(missing_ok=True)
-        command = [BIN / "lorsad", "--data-dir", self.data, "--listen", "127.0.0.1:0"]
+        command = [BIN / "lorsad", "--data-dir", self.data, "--listen", self.listen]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--activation-root", self.sets, *self.flags], stderr=log
             )
         wait_for("lorsad to listen", self._listening)
+        self.listen = self.address
         return self
 
     def _listening(self) -> bool:

@@ -1,10 +1,11 @@
 """Python side of Lorsa Service.
 
+    lorsa.Client          a connection to lorsad; lorsa.aio.Client for asyncio
     lorsa.ActivationSet   reads a sealed activation set (docs/activation_format.md)
     lorsa.Lorsa           a trained Lorsa as a torch module
     lorsa.evaluate        its metrics on the held-out sequences of a set
 
-`import lorsa` loads neither torch nor h5py: each name is loaded when it is first used.
+`import lorsa` loads none of torch, h5py and grpc: each name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lorsa import aio as aio
     from lorsa.activation_set import ActivationSet as ActivationSet
+    from lorsa.client import Client as Client
     from lorsa.evaluation import evaluate as evaluate
     from lorsa.model import Lorsa as Lorsa
 
@@ -21,14 +24,17 @@ __version__ = "0.1.0"
 
 _MODULE_OF = {
     "ActivationSet": "lorsa.activation_set",
+    "Client": "lorsa.client",
     "Lorsa": "lorsa.model",
     "evaluate": "lorsa.evaluation",
 }
 
-__all__ = ["ActivationSet", "Lorsa", "__version__", "evaluate"]
+__all__ = ["ActivationSet", "Client", "Lorsa", "__version__", "aio", "evaluate"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return importlib.import_module("lorsa.aio")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'lorsa' has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULE_OF[name]), name)

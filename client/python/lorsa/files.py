@@ -28,9 +28,9 @@ def temporary_path(path: Path) -> Path:
 def publish(path: Path) -> None:
     """Steps 1 (fsync) to 3 for a file that was written to `temporary_path(path)` and closed."""
     temporary = temporary_path(path)
-    _fsync(temporary)
+    fsync(temporary)
     temporary.rename(path)
-    _fsync(path.parent)
+    fsync(path.parent)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -56,7 +56,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     for each in sorted(temporary.rglob("*"), reverse=True):  # what a folder holds before it
-        _fsync(each)
+        fsync(each)
     publish(path)
 
 
@@ -78,7 +78,8 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _fsync(path: Path) -> None:
+def fsync(path: Path) -> None:
+    """Makes a file's bytes, or a folder's names, durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

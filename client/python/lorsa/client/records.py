@@ -1,0 +1,59 @@
+"""What the jobs and checkpoints of both clients know without asking the server."""
+
+from __future__ import annotations
+
+from lorsa.client.cursors import FINAL_STATES
+from lorsa.v1 import checkpoint_service_pb2, job_pb2
+
+
+class JobRecord:
+    """A training job as it was when it was last asked for."""
+
+    proto: job_pb2.Job
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}: {self.state}>"
+
+    @property
+    def name(self) -> str:
+        """jobs/ID"""
+        return self.proto.name
+
+    @property
+    def id(self) -> str:
+        """The id that was chosen at submission."""
+        return self.proto.name.removeprefix("jobs/")
+
+    @property
+    def state(self) -> str:
+        """QUEUED, RUNNING, SUCCEEDED, …"""
+        return str(job_pb2.JobState.Name(self.proto.state)).removeprefix("JOB_STATE_")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the state is final."""
+        return self.proto.state in FINAL_STATES
+
+
+class CheckpointRecord:
+    """A published checkpoint; they never change."""
+
+    proto: checkpoint_service_pb2.Checkpoint
+
+    def __repr__(self) -> str:
+        return f"<Checkpoint {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """jobs/ID/checkpoints/step-000001000"""
+        return self.proto.name
+
+    @property
+    def step(self) -> int:
+        """Steps applied."""
+        return self.proto.step
+
+    @property
+    def fvu(self) -> float | None:
+        """Held-out FVU, if it was evaluated."""
+        return self.proto.fvu if self.proto.HasField("fvu") else None
