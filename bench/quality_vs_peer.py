@@ -39,16 +39,17 @@ def train_peer(args: argparse.Namespace, seed: int) -> Curve:
     return {point["tokens"]: point for point in points}
 
 
-def train_ours(args: argparse.Namespace, seed: int) -> Curve:
-    out = args.work / f"ours-{seed}"
+def train_ours(args: argparse.Namespace, seed: int, steps: int = STEPS) -> Curve:
+    name = f"ours-{seed}" if steps == STEPS else f"ours-{seed}-of-{steps}-steps"
+    out = args.work / name
     shutil.rmtree(out, ignore_errors=True)
     interval = EVALUATION_STEPS * STEP_TOKENS
     spec = (
         f'activation_set: "reference" expansion_factor: 8 top_k: 64 seed: {seed} '
-        f"tokens: {STEPS * STEP_TOKENS} evaluation_interval_tokens: {interval} {args.spec}"
+        f"tokens: {steps * STEP_TOKENS} evaluation_interval_tokens: {interval} {args.spec}"
     )
     command = [args.worker, "--standalone", spec, "--set", args.set, "--out", str(out)]
-    run(command, args.work / f"ours-{seed}.log")
+    run(command, args.work / f"{name}.log")
     points = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     return {p["tokens"]: p["values"] for p in points if p["kind"] == "evaluation"}
 
@@ -122,8 +123,10 @@ def main() -> None:
     args.work.mkdir(parents=True, exist_ok=True)
 
     ours = [train_ours(args, seed) for seed in args.seeds]
+    half = train_ours(args, args.seeds[0], STEPS // 2)
     peer = [train_peer(args, seed) for seed in args.peer_seeds]
     print_table(ours, peer)
+    print(f"our run of half the tokens ends at FVU {half[max(half)]['fvu']:.4f}")
     if args.plot:
         draw(args.plot, args.name, ours, peer)
     last = max(peer[0])

@@ -3,8 +3,8 @@
 # activations: SmolLM2-135M, English documentation and essays (Debian's debian-handbook and
 # anarchism), 4,096 sequences of 256 tokens harvested with lorsa-harvest; H 4608, G 36, K 64,
 # 450 steps of 2,048 tokens. Ours with the defaults of a training specification; the peer with its
-# own recipe at its best learning rate (2e-3). Last line: "fvu_ratio R", the mean of our seeds over
-# the peer's best run at the last row.
+# own recipe at its best learning rate (2e-3); and one of ours with half the tokens. Last line:
+# "fvu_ratio R", the mean of our seeds over the peer's best run at the last row.
 #
 # Usage: bench/quality_vs_peer.sh [--layer N] [--seeds LIST] [--peer-seeds LIST] [--set DIR]
 #                                 [--spec TEXT] [--reuse-peer] [--plot FILE.svg]
