@@ -9,10 +9,10 @@
 
 namespace lorsa::trainer {
 
-// In bytes. The processes themselves (their code, libtorch's and gRPC's) are not counted. The ranks
-// of a run are taken to share one machine.
+// In bytes. The ranks of a run are taken to share one machine.
 struct ResourceEstimate {
   // --- Memory ---
+  int64_t process = 0;         // code and data of the libraries, above all libtorch's
   int64_t weights = 0;         // fp32
   int64_t average = 0;         // of the weights, if the run keeps one
   int64_t moments = 0;         // Adam's two

@@ -25,10 +25,12 @@ absl::Status CheckMemory(const ResourceEstimate& estimate, RunHost& host) {
                      ", is not compared with the machine's: ", use.status().message()));
     return absl::OkStatus();
   }
-  if (estimate.memory() <= use->available) return absl::OkStatus();
+  // What this process holds already is part of what the run needs.
+  const int64_t available = use->available + use->resident;
+  if (estimate.memory() <= available) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("The run needs about ", BytesText(estimate.memory()), " of memory (",
-                   MemoryText(estimate), ") and ", BytesText(use->available), " are available; ",
+                   MemoryText(estimate), ") and ", BytesText(available), " are available; ",
                    MemoryKnob(estimate), ", or give the worker more memory."));
 }
 

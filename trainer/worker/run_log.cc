@@ -8,9 +8,8 @@ namespace lorsa::worker {
 
 void LogExpected(const trainer::TrainConfig& config) {
   const trainer::ResourceEstimate estimate = trainer::EstimateResources(config);
-  const MemoryUse use = ReadMemoryUse().value_or(MemoryUse());
   spdlog::info("event=run_expected peak_memory_bytes={} checkpoint_bytes={} disk_bytes={}",
-               use.resident + estimate.first_rank(), estimate.checkpoint, estimate.disk());
+               estimate.first_rank(), estimate.checkpoint, estimate.disk());
 }
 
 void LogTaken(const trainer::RunOutcome& outcome) {
