@@ -4,6 +4,8 @@
     lorsa.ActivationSet   reads a sealed activation set (docs/activation_format.md)
     lorsa.Lorsa           a trained Lorsa as a torch module
     lorsa.evaluate        its metrics on the held-out sequences of a set
+    lorsa.replace_attention   a Lorsa in the place of a model's attention layer
+    lorsa.downstream_loss     what that costs the model
 
 `import lorsa` loads none of torch, h5py and grpc: each name is loaded when it is first used.
 """
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from lorsa.activation_set import ActivationSet as ActivationSet
     from lorsa.client import Client as Client
     from lorsa.evaluation import evaluate as evaluate
+    from lorsa.intervention import downstream_loss as downstream_loss
+    from lorsa.intervention import replace_attention as replace_attention
     from lorsa.model import Lorsa as Lorsa
 
 __version__ = "0.1.0"
@@ -26,10 +30,21 @@ _MODULE_OF = {
     "ActivationSet": "lorsa.activation_set",
     "Client": "lorsa.client",
     "Lorsa": "lorsa.model",
+    "downstream_loss": "lorsa.intervention",
     "evaluate": "lorsa.evaluation",
+    "replace_attention": "lorsa.intervention",
 }
 
-__all__ = ["ActivationSet", "Client", "Lorsa", "__version__", "aio", "evaluate"]
+__all__ = [
+    "ActivationSet",
+    "Client",
+    "Lorsa",
+    "__version__",
+    "aio",
+    "downstream_loss",
+    "evaluate",
+    "replace_attention",
+]
 
 
 def __getattr__(name: str) -> Any:

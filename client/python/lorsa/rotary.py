@@ -15,9 +15,12 @@ def angles(rope: Rope, positions: int, device: torch.device | None = None) -> Te
 
 
 def rotate(x: Tensor, rope: Rope) -> Tensor:
-    """Rotates the first rotary_dim dimensions of `x`, [..., positions, d_head], from position 0."""
+    """Rotates the first rotary_dim dimensions of `x`, [..., positions, d_head], from position 0.
+
+    In fp32 or wider, rounded once to the type of `x`.
+    """
     turns = angles(rope, x.shape[-2], x.device)
-    cos, sin = turns.cos().to(x.dtype), turns.sin().to(x.dtype)
+    cos, sin = turns.cos(), turns.sin()  # fp32: products with bf16 are fp32
     turning, rest = x[..., : rope.rotary_dim], x[..., rope.rotary_dim :]
     if rope.adjacent_pairs:
         first, second = turning[..., 0::2], turning[..., 1::2]
@@ -27,4 +30,4 @@ def rotate(x: Tensor, rope: Rope) -> Tensor:
     joined = (
         torch.stack(turned, dim=-1).flatten(-2) if rope.adjacent_pairs else torch.cat(turned, -1)
     )
-    return torch.cat((joined, rest), dim=-1)
+    return torch.cat((joined.to(x.dtype), rest), dim=-1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from checkpoints import GOLDEN_NAMES, golden, golden_config, seal, write_checkpoint
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -36,7 +37,9 @@ def test_agrees_with_the_golden_file(name: str, selection: str, tmp_path: Path) 
 
     assert _close(lorsa.attention_pattern(x), tensors["pattern"])
     assert _close(lorsa.pre_activations(x), tensors["hidden_pre"])
-    assert _close(lorsa.encode(x), tensors["acts" + suffix])
+    acts = lorsa.encode(x)
+    assert _close(acts, tensors["acts" + suffix])
+    assert _close(lorsa.decode(acts), tensors["recon" + suffix])
     assert _close(lorsa(x), tensors["recon" + suffix])
 
     targets = tensors["mask"].bool()
@@ -59,6 +62,38 @@ def test_scales_are_applied_inside(tmp_path: Path) -> None:
     lorsa = Lorsa.load(write_checkpoint(tmp_path / "c", config, parameters))
     assert _close(lorsa(tensors["x"] / 4), tensors["recon"] / 0.5)
     assert _close(lorsa.encode(tensors["x"] / 4), tensors["acts"])
+
+
+def test_sparse_activations_are_the_dense_ones(tmp_path: Path) -> None:
+    about, tensors, parameters = golden("wide_group")
+    lorsa = Lorsa.load(write_checkpoint(tmp_path / "c", golden_config(about, "relu"), parameters))
+    sparse = lorsa.encode_sparse(tensors["x"])
+    assert sparse.heads.shape == sparse.z.shape == (*tensors["x"].shape[:2], about["k"])
+    assert _close(sparse.dense(about["n_ov"]), tensors["acts"])
+    assert _close(lorsa.decode(sparse), tensors["recon"])
+
+
+def test_z_patterns_add_up_to_the_pre_activations(tmp_path: Path) -> None:
+    about, tensors, parameters = golden("llama_full_rope_ntk")
+    config = golden_config(about, "relu") | {"input_scale": 2.0}
+    lorsa = Lorsa.load(write_checkpoint(tmp_path / "c", config, parameters))
+    x, heads = tensors["x"] / 2, torch.tensor([about["n_ov"] - 1, 0, 3])
+    patterns = lorsa.z_patterns(x, heads)
+    S = x.shape[1]
+    assert patterns.shape == (len(x), 3, S, S)
+    assert (patterns.triu(1) == 0).all()
+    assert _close(patterns.sum(-1), lorsa.pre_activations(x)[..., heads].transpose(1, 2))
+
+
+@pytest.mark.parametrize("name", ["pythia_partial_rope", "qk_rms_norm"])
+def test_in_bf16_it_stays_near(name: str, tmp_path: Path) -> None:
+    about, tensors, parameters = golden(name)
+    lorsa = Lorsa.load(write_checkpoint(tmp_path / "c", golden_config(about, "relu"), parameters))
+    lorsa.to(torch.bfloat16)
+    z = lorsa.pre_activations(tensors["x"].bfloat16())
+    assert z.dtype == lorsa(tensors["x"]).dtype == torch.bfloat16
+    error = (z.float() - tensors["hidden_pre"]).norm() / tensors["hidden_pre"].norm()
+    assert error < 0.02
 
 
 def _damage_weights(folder: Path) -> None:
