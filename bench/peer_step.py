@@ -11,12 +11,9 @@ import json
 import resource
 import statistics
 import time
-import warnings
 
-warnings.filterwarnings("ignore", message="CUDA is not available")
-
-import torch  # noqa: E402
-from llamascopium.models.lorsa import LorsaConfig, LowRankSparseAttention  # noqa: E402
+import torch
+from peer_model import peer_lorsa
 
 
 def arguments() -> argparse.Namespace:
@@ -35,36 +32,20 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def lorsa(args: argparse.Namespace) -> LowRankSparseAttention:
-    model = LowRankSparseAttention(
-        LorsaConfig(
-            sae_type="lorsa",
-            d_model=args.d_model,
-            expansion_factor=args.n_ov / args.d_model,
-            hook_point_in="in",
-            hook_point_out="out",
-            n_qk_heads=args.n_qk,
-            d_qk_head=args.d_qk,
-            rotary_dim=args.d_qk // 4,
-            rotary_base=10000,
-            rotary_adjacent_pairs=False,
-            n_ctx=args.context,
-            act_fn="topk",
-            top_k=args.k,
-            norm_activation="inference",
-            device="cpu",
-            dtype=torch.float32,
-        )
-    )
-    model.init_parameters()
-    return model
-
-
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    model = lorsa(args)
+    model = peer_lorsa(
+        d_model=args.d_model,
+        n_ov=args.n_ov,
+        n_qk=args.n_qk,
+        d_qk=args.d_qk,
+        k=args.k,
+        context=args.context,
+        rotary_dim=args.d_qk // 4,
+        rotary_base=10000,
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-4)
     x, y = torch.randn(2, args.sequences, args.context, args.d_model)
     seconds = []

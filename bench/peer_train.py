@@ -11,14 +11,12 @@ import argparse
 import json
 import math
 import time
-import warnings
 from typing import Any
 
-warnings.filterwarnings("ignore", message="CUDA is not available")
-
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from llamascopium.models.lorsa import LorsaConfig, LowRankSparseAttention  # noqa: E402
+import numpy as np
+import torch
+from llamascopium.models.lorsa import LowRankSparseAttention
+from peer_model import peer_lorsa
 
 EVALUATION_STEPS = 50
 
@@ -52,32 +50,6 @@ class Data:
         x = self.file["x"][index].float() * self.input_scale
         y = self.file["y"][index].float() * self.output_scale
         return x, y, self.file["mask"][index]
-
-
-def make_model(args: argparse.Namespace, data: Data) -> LowRankSparseAttention:
-    d_head = data.file["d_head"]
-    model = LowRankSparseAttention(
-        LorsaConfig(
-            sae_type="lorsa",
-            d_model=data.d_model,
-            expansion_factor=args.n_ov / data.d_model,
-            hook_point_in="in",
-            hook_point_out="out",
-            n_qk_heads=args.n_qk,
-            d_qk_head=d_head,
-            rotary_dim=d_head,
-            rotary_base=data.file["rope_base"],
-            rotary_adjacent_pairs=False,
-            n_ctx=data.context,
-            act_fn="topk",
-            top_k=args.k,
-            norm_activation="inference",
-            device="cpu",
-            dtype=torch.float32,
-        )
-    )
-    model.init_parameters()
-    return model
 
 
 def copy_qk(model: LowRankSparseAttention, data: Data) -> tuple[torch.Tensor, torch.Tensor]:
@@ -145,7 +117,16 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     data = Data(args.data)
-    model = make_model(args, data)
+    model = peer_lorsa(
+        d_model=data.d_model,
+        n_ov=args.n_ov,
+        n_qk=args.n_qk,
+        d_qk=data.file["d_head"],
+        k=args.k,
+        context=data.context,
+        rotary_dim=data.file["d_head"],
+        rotary_base=data.file["rope_base"],
+    )
     with torch.no_grad():
         initialise(model, data)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
