@@ -73,13 +73,17 @@ int64_t StepBytes(const TrainConfig& config, int64_t sequences) {
   return StepMemoryBytes(largest, config.precision, shape, config.threads);
 }
 
-// The newest, the best, the first of every so many tokens, and the one being written.
+// The newest, the first of every so many tokens, and the one being written; and the best, which is
+// among the newest as long as each checkpoint is evaluated and FVU falls.
 int64_t KeptCheckpoints(const TrainConfig& config) {
   const int64_t tokens = std::max<int64_t>(config.total_tokens, config.tokens_per_step());
   const int64_t made =
       2 + tokens / std::max(config.checkpoint_interval_tokens, config.tokens_per_step());
   const int64_t spaced = config.keep_every_tokens > 0 ? 1 + tokens / config.keep_every_tokens : 0;
-  return std::min(made, config.keep_checkpoints + 1 + spaced) + 1;
+  const bool each_evaluated =
+      config.checkpoint_interval_steps() % config.evaluation_interval_steps() == 0;
+  const int64_t best = each_evaluated ? 0 : 1;
+  return std::min(made, config.keep_checkpoints + best + spaced) + 1;
 }
 
 }  // namespace

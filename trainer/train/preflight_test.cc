@@ -126,6 +126,10 @@ TEST(ResourceEstimateTest, KeptCheckpointsByHand) {
   EXPECT_EQ(EstimateResources(config).kept_checkpoints, 4);
   config.keep_every_tokens = 240;  // steps 0, 10 and 20
   EXPECT_EQ(EstimateResources(config).kept_checkpoints, 7);
+  // Every checkpoint is evaluated: the best is among the newest.
+  config.keep_every_tokens = 0;
+  config.evaluation_interval_tokens = config.checkpoint_interval_tokens;
+  EXPECT_EQ(EstimateResources(config).kept_checkpoints, 3);
 }
 
 TEST(ResourceEstimateTest, RanksShareAStepAndEachHasItsWeights) {
