@@ -1,6 +1,7 @@
 """Python side of Lorsa Service.
 
     lorsa.Client          a connection to lorsad; lorsa.aio.Client for asyncio
+    lorsa.show_progress   a bar in a terminal, a curve in a notebook
     lorsa.ActivationSet   reads a sealed activation set (docs/activation_format.md)
     lorsa.Lorsa           a trained Lorsa as a torch module
     lorsa.evaluate        its metrics on the held-out sequences of a set
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lorsa import aio as aio
     from lorsa.activation_set import ActivationSet as ActivationSet
     from lorsa.client import Client as Client
+    from lorsa.client import show_progress as show_progress
     from lorsa.evaluation import evaluate as evaluate
     from lorsa.intervention import downstream_loss as downstream_loss
     from lorsa.intervention import replace_attention as replace_attention
@@ -33,6 +35,7 @@ _MODULE_OF = {
     "downstream_loss": "lorsa.intervention",
     "evaluate": "lorsa.evaluation",
     "replace_attention": "lorsa.intervention",
+    "show_progress": "lorsa.client",
 }
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "downstream_loss",
     "evaluate",
     "replace_attention",
+    "show_progress",
 ]
 
 
@@ -52,4 +56,11 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("lorsa.aio")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'lorsa' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    try:
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers"):
+            raise
+        raise ImportError(
+            f"lorsa.{name} needs {error.name}: pip install 'lorsa[torch]' or 'lorsa[harvest]'."
+        ) from error

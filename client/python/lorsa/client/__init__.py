@@ -7,6 +7,7 @@ lorsa.client.errors.
 from lorsa.client.blocking import ActivationSets, Checkpoint, Client, Job
 from lorsa.client.cursors import JobUpdate, Patience
 from lorsa.client.metric_table import MetricTable
+from lorsa.client.progress import show_progress
 
 __all__ = [
     "ActivationSets",
@@ -16,4 +17,5 @@ __all__ = [
     "JobUpdate",
     "MetricTable",
     "Patience",
+    "show_progress",
 ]

@@ -15,6 +15,7 @@ from typing import Any
 
 import lorsa
 from lorsa.checkpoint import COUNTS, MANIFEST, WEIGHTS, load_tensors
+from lorsa.curve import svg_curve
 from lorsa.errors import LorsaError
 from lorsa.files import new_folder, read_bounded, sha256_of
 from lorsa.lorsa_config import FILE_NAME as CONFIG
@@ -64,7 +65,7 @@ def export(checkpoint: Path, out: Path, record: TrainingRecord, license_id: str)
     with new_folder(out) as folder:
         for name in (CONFIG, WEIGHTS, MANIFEST):
             shutil.copyfile(checkpoint / name, folder / name)
-        (folder / CURVE).write_text(_curve(record.evaluations))
+        (folder / CURVE).write_text(svg_curve("FVU", _points(record.evaluations)))
         (folder / CARD).write_text(_card(config, record, license_id, sha256_of(folder / WEIGHTS)))
         names = sorted(path.name for path in folder.iterdir())
         sums = "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
@@ -152,25 +153,5 @@ def _number(evaluation: Mapping[str, Any], name: str) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
-def _curve(evaluations: Sequence[Mapping[str, Any]]) -> str:
-    """FVU against tokens as SVG, from 0 on both axes."""
-    width, height, edge = 560, 280, 40
-    points = [(float(each["tokens"]), float(each["values"]["fvu"])) for each in evaluations]
-    right, top = max(max(x for x, _ in points), 1.0), max(max(y for _, y in points), 1e-9)
-
-    def place(x: float, y: float) -> str:
-        across = edge + x / right * (width - 2 * edge)
-        return f"{across:.1f},{height - edge - y / top * (height - 2 * edge):.1f}"
-
-    line = " ".join(place(x, y) for x, y in points)
-    axes = f"M{edge},{edge} V{height - edge} H{width - edge}"
-    box = f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12"'
-    return f"""\
-<svg xmlns="http://www.w3.org/2000/svg" {box}>
-<rect width="100%" height="100%" fill="white"/>
-<path d="{axes}" fill="none" stroke="black"/>
-<polyline points="{line}" fill="none" stroke="#1f77b4" stroke-width="2"/>
-<text x="{edge}" y="{edge - 10}">FVU (top: {top:.3g})</text>
-<text x="{width - edge}" y="{height - edge + 20}" text-anchor="end">{right:,.0f} tokens</text>
-</svg>
-"""
+def _points(evaluations: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    return [(float(each["tokens"]), float(each["values"]["fvu"])) for each in evaluations]
