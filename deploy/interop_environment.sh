@@ -6,9 +6,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 wanted=$(sha256sum < deploy/requirements-interop.txt)
-if [[ ! -x .venv-interop/bin/python || $(cat .venv-interop/.installed 2>/dev/null) != "$wanted" ]]; then
+if [[ $(cat .venv-interop/.installed 2>/dev/null) != "$wanted" ]]; then
   echo "interop: installing llamascopium, mlflow and others in .venv-interop" >&2
-  [[ -x .venv-interop/bin/python ]] || /usr/bin/python3 -m venv .venv-interop
+  # One that was never finished may be broken in any way.
+  [[ -e .venv-interop/.installed ]] || /usr/bin/python3 -m venv --clear .venv-interop
   .venv-interop/bin/pip install -q -r deploy/requirements-interop.txt >&2
   echo "$wanted" > .venv-interop/.installed
 fi
