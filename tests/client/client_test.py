@@ -16,6 +16,7 @@ import grpc
 import lorsa
 import numpy as np
 import pytest
+from finished_job import SPEC, service_with_finished_job
 from lorsa.client import Checkpoint, Client, Job, Patience, asynchronous, blocking
 from lorsa.client.download import FileTransfer
 from lorsa.client.errors import (
@@ -33,33 +34,13 @@ from lorsa.v1.training_spec_pb2 import TrainingSpec
 from service import PATIENCE, Service, wait_for
 from synthetic_set import write_set
 
-SPEC: dict[str, Any] = {
-    "activation_set": "set",
-    "n_ov_heads": 64,
-    "n_qk_heads": 8,
-    "top_k": 8,
-    "tokens": 6400,  # 50 steps
-    "threads": 1,
-    "sequences_per_step": 4,
-    "evaluation_interval_tokens": 1280,
-    "checkpoint_interval_tokens": 3200,
-}
 LONG = SPEC | {"tokens": 25600}  # 200 steps
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A lorsad with activationSets/set and the finished job `done`."""
-    service = Service(tmp_path_factory.mktemp("service"))
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        with Client(service.address) as client:
-            client.sets.register("set", service.sets / "set")
-            assert client.submit(SPEC, "done").wait(PATIENCE).state == "SUCCEEDED"
+    with service_with_finished_job(tmp_path_factory.mktemp("service")) as service:
         yield service
-    finally:
-        service.close()
 
 
 @pytest.fixture

@@ -10,39 +10,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from finished_job import service_with_finished_job
 from lorsa.client import Client, Job
 from lorsa.track import follow
 from lorsa.track.command import main
 from mlflow import MlflowClient
-from service import PATIENCE, Service
-from synthetic_set import write_set
+from service import Service
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-SPEC: dict[str, Any] = {
-    "activation_set": "set",
-    "n_ov_heads": 64,
-    "n_qk_heads": 8,
-    "top_k": 8,
-    "tokens": 6400,
-    "threads": 1,
-    "sequences_per_step": 4,
-    "evaluation_interval_tokens": 1280,
-    "checkpoint_interval_tokens": 3200,
-}
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(tmp_path_factory.mktemp("service"))
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        with Client(service.address) as client:
-            client.sets.register("set", service.sets / "set")
-            assert client.submit(SPEC, "done").wait(PATIENCE).state == "SUCCEEDED"
+    with service_with_finished_job(tmp_path_factory.mktemp("service")) as service:
         yield service
-    finally:
-        service.close()
 
 
 @pytest.fixture

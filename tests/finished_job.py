@@ -1,0 +1,40 @@
+"""A lorsad whose job `done` has succeeded, for tests of what reads it."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lorsa.client import Client
+from service import PATIENCE, Service
+from synthetic_set import write_set
+
+# 50 steps of a small Lorsa on activationSets/set.
+SPEC: dict[str, Any] = {
+    "activation_set": "set",
+    "n_ov_heads": 64,
+    "n_qk_heads": 8,
+    "top_k": 8,
+    "tokens": 6400,
+    "threads": 1,
+    "sequences_per_step": 4,
+    "evaluation_interval_tokens": 1280,
+    "checkpoint_interval_tokens": 3200,
+}
+
+
+@contextmanager
+def service_with_finished_job(folder: pathlib.Path) -> Iterator[Service]:
+    """Runs lorsad in `folder` with activationSets/set and the finished job `done`."""
+    service = Service(folder)
+    write_set(service.sets / "set")
+    try:
+        service.start()
+        with Client(service.address) as client:
+            client.sets.register("set", service.sets / "set")
+            assert client.submit(SPEC, "done").wait(PATIENCE).state == "SUCCEEDED"
+        yield service
+    finally:
+        service.close()
