@@ -10,7 +10,7 @@ PACKAGES=(
   # libraries
   libabsl-dev libcli11-dev libgmock-dev libgrpc++-dev libgtest-dev libhdf5-dev
   libisal-dev libopenmpi-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev
-  nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
+  nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
   # ranks of a job that has several
   openmpi-bin
   # Python

@@ -5,28 +5,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "google/protobuf/io/tokenizer.h"
-#include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
+#include "job_spec/textproto.h"
 
 namespace lorsa {
 namespace {
 
 constexpr size_t kMaxSpecBytes = 1 << 20;
-constexpr int kMaxDepth = 16;  // of nested messages; the specification has three
-
-class FirstError final : public google::protobuf::io::ErrorCollector {
- public:
-  // Line and column count from 0.
-  void AddError(int line, google::protobuf::io::ColumnNumber column,
-                const std::string& message) override {
-    if (text_.empty()) text_ = absl::StrCat(line + 1, ":", column + 1, ": ", message);
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
 
 absl::StatusOr<std::string> ReadStream(std::istream& in) {
   std::string text(kMaxSpecBytes + 1, '\0');
@@ -80,12 +65,8 @@ absl::StatusOr<v1::TrainingSpec> ParseSpec(const SpecText& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat(spec.source, ": ", std::string(status.message())));
   }
-  FirstError error;
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
-  parser.SetRecursionLimit(kMaxDepth);
-  if (parser.ParseFromString(spec.text, &parsed)) return parsed;
-  return absl::InvalidArgumentError(absl::StrCat(spec.source, ":", error.text()));
+  LORSA_RETURN_IF_ERROR(ParseTextproto(spec.source, spec.text, parsed));
+  return parsed;
 }
 
 }  // namespace lorsa

@@ -4,13 +4,19 @@
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
+
 namespace lorsa::server {
 
-absl::Status RaiseDescriptorLimit() {
+absl::Status SetDescriptorLimit(int64_t descriptors) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::ErrnoToStatus(errno, "getrlimit");
-  if (limit.rlim_cur == limit.rlim_max) return absl::OkStatus();
-  limit.rlim_cur = limit.rlim_max;
+  const rlim_t wanted = descriptors == 0 ? limit.rlim_max : static_cast<rlim_t>(descriptors);
+  if (wanted > limit.rlim_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("limits.descriptors is ", wanted, ", the system allows ", limit.rlim_max));
+  }
+  limit.rlim_cur = wanted;
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::ErrnoToStatus(errno, "setrlimit");
   return absl::OkStatus();
 }

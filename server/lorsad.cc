@@ -20,18 +20,12 @@ namespace {
 
 constexpr int kControlThreads = 4;
 constexpr int kDataThreads = 4;
-// Requests are small; sequences, the only large messages, go out.
-constexpr int kMaxReceiveBytes = 4 << 20;
 // The largest message is one sequence: its activations have at most 1 GiB (activation_store/
 // manifest.h); tokens, mask and what frames them stay far below the rest.
 constexpr int kMaxSendBytes = store::kMaxSequenceBytes + (16 << 20);
-constexpr int kMaxMetadataBytes = 16 << 10;
-constexpr int kMaxStreamsPerConnection = 1000;
 constexpr size_t kMaxTransportBytes = size_t{1} << 30;
 constexpr absl::Duration kDrainDeadline = absl::Seconds(120);
 constexpr auto kCallsDeadline = std::chrono::seconds(3);
-
-std::string SetsFolder(const DataLayout& layout) { return JoinPath(layout.root(), "sets"); }
 
 std::string ProgramFolder() {
   std::error_code error;
@@ -39,28 +33,14 @@ std::string ProgramFolder() {
 }
 
 ServerDescription Describe(const LorsadOptions& options, const ActivationRoots& roots,
-                           const DataLayout& layout) {
+                           const DataLayout& layout, absl::Time start_time) {
   return {.version = kVersion,
-          .start_time = absl::Now(),
+          .start_time = start_time,
           .activation_roots = roots.roots(),
           .data_folder = layout.root(),
           .max_running_jobs = options.max_running_jobs,
-          .max_message_bytes = kMaxReceiveBytes};
-}
-
-void Configure(grpc::ServerBuilder& builder) {
-  // Without this a second server would silently share the port.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  builder.SetMaxSendMessageSize(kMaxSendBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
-  // A peer that vanished without a word is noticed within a minute; clients may ask as often.
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 40'000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
-  builder.SetResourceQuota(grpc::ResourceQuota("lorsad").Resize(kMaxTransportBytes));
+          .max_message_bytes = options.limits.receive_message_bytes,
+          .disk_reserve_bytes = options.disk_reserve_bytes};
 }
 
 // Where programs on this machine reach a server that listens on `host`.
@@ -82,11 +62,11 @@ void WarnIfReachable(const ListenAddress& address) {
 absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadOptions& options) {
   // Absolute, since workers get paths below it and have another working folder.
   const DataLayout layout(std::filesystem::absolute(options.data_folder).lexically_normal());
-  LORSA_RETURN_IF_ERROR(fs.CreateDirectories(SetsFolder(layout)));
+  LORSA_RETURN_IF_ERROR(fs.CreateDirectories(layout.SetsFolder()));
   LORSA_ASSIGN_OR_RETURN(auto lock, FolderLock::Acquire(layout.LockFile()));  // 1
   LORSA_ASSIGN_OR_RETURN(auto catalog, Catalog::Open(layout.CatalogFile()));  // 2
   std::vector<std::string> folders = options.activation_roots;
-  folders.push_back(SetsFolder(layout));
+  folders.push_back(layout.SetsFolder());
   LORSA_ASSIGN_OR_RETURN(ActivationRoots roots, ActivationRoots::Create(folders));
   const std::string worker = options.worker_binary.empty()
                                  ? JoinPath(ProgramFolder(), "lorsa-worker")
@@ -112,8 +92,8 @@ absl::StatusOr<std::unique_ptr<Lorsad>> Lorsad::Start(const LorsadOptions& optio
   LORSA_RETURN_IF_ERROR(lorsad->Listen(wanted));  // 3
   LORSA_RETURN_IF_ERROR(WriteFileAtomically(*lorsad->fs_, lorsad->layout_.EndpointFile(),
                                             lorsad->address_ + "\n"));  // 4
-  lorsad->jobs_.Start();                                                // 5
-  lorsad->SetServing(true);
+  lorsad->BeginWork();                                                  // 5
+  LORSA_RETURN_IF_ERROR(lorsad->ServeMetrics());                        // 6
   return lorsad;
 }
 
@@ -123,26 +103,47 @@ Lorsad::Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Fou
       layout_(foundation.layout),
       lock_(std::move(foundation.lock)),
       catalog_(std::move(foundation.catalog)),
-      launcher_(foundation.worker_binary),
-      jobs_({.max_running_jobs = options.max_running_jobs}, {.catalog = *catalog_,
-                                                             .fs = *fs_,
-                                                             .launcher = launcher_,
-                                                             .watchers = watchers_,
-                                                             .layout = layout_,
-                                                             .now = absl::Now,
-                                                             .random_bytes = SystemRandomBytes}),
+      start_time_(absl::Now()),
+      conditions_(absl::Now),
+      launcher_(foundation.worker_binary, options.cuda_devices),
+      jobs_({.max_running_jobs = options.max_running_jobs},
+            {.catalog = *catalog_,
+             .fs = *fs_,
+             .launcher = launcher_,
+             .watchers = watchers_,
+             .layout = layout_,
+             .now = absl::Now,
+             .random_bytes = SystemRandomBytes,
+             .launch_obstacle = [this] { return conditions_.Message(kDiskReserve); }}),
       authorizer_(MethodRules(), jobs_.sessions()),
       control_executor_(kControlThreads),
       data_executor_(kDataThreads),
+      quarantine_(*catalog_, absl::Now,
+                  [this](const std::string& job, const std::string& why) {
+                    // One that does not run just now is left: it is looked at again when it does.
+                    jobs_.PauseForQuarantine(job, why).IgnoreError();
+                  }),
+      uploads_(*fs_, layout_.SetsFolder(), options.disk_reserve_bytes),
       control_{control_executor_, authorizer_},
       data_{data_executor_, authorizer_},
-      server_info_service_(control_, *catalog_, *fs_, Describe(options, foundation.roots, layout_)),
+      server_info_service_(control_, *catalog_, *fs_, conditions_,
+                           Describe(options, foundation.roots, layout_, start_time_)),
       activation_service_({.runtime = data_,
                            .catalog = *catalog_,
                            .fs = *fs_,
                            .roots = foundation.roots,
-                           .now = absl::Now}),
-      checkpoint_service_({.runtime = data_, .catalog = *catalog_, .fs = *fs_, .layout = layout_}),
+                           .now = absl::Now,
+                           .quarantine = quarantine_,
+                           .uploads = uploads_,
+                           .max_sequence_streams = options.limits.sequence_streams}),
+      checkpoint_service_({.runtime = data_,
+                           .catalog = *catalog_,
+                           .fs = *fs_,
+                           .layout = layout_,
+                           .publisher = jobs_.sessions().publisher(),
+                           .roots = foundation.roots,
+                           .now = absl::Now,
+                           .disk_reserve_bytes = options.disk_reserve_bytes}),
       job_service_({.runtime = control_,
                     .jobs = jobs_,
                     .catalog = *catalog_,
@@ -152,6 +153,25 @@ Lorsad::Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Fou
                     .machine = ThisMachine()}),
       metric_service_(control_, *catalog_, watchers_),
       worker_service_(control_, jobs_.sessions()) {}
+
+void Lorsad::Configure(grpc::ServerBuilder& builder) const {
+  const ServerLimits& limits = options_.limits;
+  // Without this a second server would silently share the port.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(limits.receive_message_bytes));
+  builder.SetMaxSendMessageSize(kMaxSendBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(limits.metadata_bytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.streams_per_connection);
+  // Whoever connects and says nothing is let go.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             static_cast<int>(absl::ToInt64Milliseconds(limits.handshake)));
+  // A peer that vanished without a word is noticed within a minute; clients may ask as often.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 40'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  builder.SetResourceQuota(grpc::ResourceQuota("lorsad").Resize(kMaxTransportBytes));
+}
 
 absl::Status Lorsad::Listen(const ListenAddress& wanted) {
   grpc::EnableDefaultHealthCheckService(true);
@@ -172,26 +192,63 @@ absl::Status Lorsad::Listen(const ListenAddress& wanted) {
                                                ": the address is in use or not this machine's; "
                                                "name another with --listen"));
   }
-  SetServing(false);
+  conditions_.Set(kRecovering, "the server looks at the jobs of the one before it");
+  ReportHealth(conditions_, *server_->GetHealthCheckService());
   address_ = absl::StrCat(LocalHost(wanted.host), ":", port);
   WarnIfReachable(wanted);
   return absl::OkStatus();
 }
 
-void Lorsad::SetServing(bool serving) {
-  server_->GetHealthCheckService()->SetServingStatus(serving);
+void Lorsad::BeginWork() {
+  const MonitorEnvironment environment{.catalog = *catalog_,
+                                       .fs = *fs_,
+                                       .conditions = conditions_,
+                                       .health = *server_->GetHealthCheckService(),
+                                       .data_folder = layout_.root(),
+                                       .disk_reserve_bytes = options_.disk_reserve_bytes};
+  LookOnce(environment);  // Before a job is started.
+  jobs_.Poll();
+  conditions_.Set(kRecovering, "");
+  jobs_.Start();
+  monitor_ = std::make_unique<ConditionMonitor>(environment);
+  if (options_.verify_interval == absl::ZeroDuration()) return;
+  scrubber_ = std::make_unique<Scrubber>(ScrubberEnvironment{.catalog = *catalog_,
+                                                             .fs = *fs_,
+                                                             .quarantine = quarantine_,
+                                                             .layout = layout_,
+                                                             .now = absl::Now,
+                                                             .interval = options_.verify_interval});
+}
+
+absl::Status Lorsad::ServeMetrics() {
+  if (options_.metrics_listen.empty()) return absl::OkStatus();
+  LORSA_ASSIGN_OR_RETURN(metrics_, MetricsEndpoint::Start(options_.metrics_listen,
+                                                          {.catalog = *catalog_,
+                                                           .jobs = jobs_,
+                                                           .fs = *fs_,
+                                                           .conditions = conditions_,
+                                                           .control_executor = control_executor_,
+                                                           .data_executor = data_executor_,
+                                                           .layout = layout_,
+                                                           .start_time = start_time_}));
+  spdlog::info("event=metrics_listening port={}", metrics_->port());
+  return absl::OkStatus();
 }
 
 Lorsad::~Lorsad() { Stop(); }
 
 void Lorsad::Stop() {
   if (std::exchange(stopped_, true) || server_ == nullptr) return;
-  SetServing(false);  // 1
+  conditions_.Set(kDraining, "the server is stopping; call again once the next one runs");  // 1
+  ReportHealth(conditions_, *server_->GetHealthCheckService());
   jobs_.BeginDrain();
   if (!jobs_.AwaitDrained(kDrainDeadline)) {
     spdlog::warn("event=drain_deadline message=\"workers go on; the next server hears of them\"");
   }
   jobs_.Stop();
+  scrubber_.reset();
+  metrics_.reset();
+  monitor_.reset();
   fs_->Remove(layout_.EndpointFile()).IgnoreError();  // 2; the next start writes it anew
   server_->Shutdown(std::chrono::system_clock::now() + kCallsDeadline);  // 3
   server_->Wait();

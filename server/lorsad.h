@@ -3,6 +3,7 @@
 #define LORSA_SERVER_LORSAD_H_
 
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include <memory>
 #include <string>
@@ -12,11 +13,13 @@
 #include "base/file_system.h"
 #include "base/folder_lock.h"
 #include "server/catalog/catalog.h"
+#include "server/condition_monitor.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_manager.h"
 #include "server/jobs/job_watch.h"
 #include "server/jobs/local_process_launcher.h"
 #include "server/lorsad_options.h"
+#include "server/metrics_endpoint.h"
 #include "server/rpc/authorization.h"
 #include "server/rpc/executor.h"
 #include "server/services/activation_roots.h"
@@ -24,7 +27,11 @@
 #include "server/services/checkpoint_service.h"
 #include "server/services/job_service.h"
 #include "server/services/metric_service.h"
+#include "server/services/scrubber.h"
+#include "server/services/server_conditions.h"
 #include "server/services/server_info_service.h"
+#include "server/services/set_quarantine.h"
+#include "server/services/set_uploads.h"
 #include "server/services/worker_service.h"
 
 namespace lorsa::server {
@@ -34,11 +41,14 @@ namespace lorsa::server {
 // Start:
 //   1. take the data folder's lock
 //   2. open the catalog
-//   3. listen; health is NOT_SERVING
+//   3. listen; health is NOT_SERVING (condition RECOVERING)
 //   4. write the endpoint file, by which workers find the server
-//   5. pick up the jobs of the server before; health is SERVING
+//   5. look at the jobs of the server before, once; health is SERVING unless something is wrong
+//      (condition_monitor.h), and is kept up to date from now on; sets and checkpoints are scrubbed
+//   6. serve metrics, if an address for them is given
 // Stop:
-//   1. health is NOT_SERVING; workers checkpoint and leave, within a deadline
+//   1. health is NOT_SERVING (condition DRAINING); workers checkpoint and leave, within a deadline;
+//      if the catalog cannot be read, at once
 //   2. remove the endpoint file
 //   3. end the calls, within a deadline
 class Lorsad {
@@ -64,7 +74,9 @@ class Lorsad {
 
   Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Foundation foundation);
   absl::Status Listen(const ListenAddress& wanted);
-  void SetServing(bool serving);
+  void Configure(grpc::ServerBuilder& builder) const;
+  void BeginWork();             // 5
+  absl::Status ServeMetrics();  // 6
 
   // In the order in which they are needed: each outlives what stands below it.
   const LorsadOptions options_;
@@ -72,6 +84,8 @@ class Lorsad {
   const DataLayout layout_;
   const std::unique_ptr<FolderLock> lock_;
   const std::unique_ptr<Catalog> catalog_;
+  const absl::Time start_time_;
+  ServerConditions conditions_;
   JobWatchHub watchers_;
   LocalProcessLauncher launcher_;
   JobManager jobs_;
@@ -79,6 +93,8 @@ class Lorsad {
   // Two, so that streams waiting for a slow disk do not keep workers' heartbeats waiting.
   Executor control_executor_;
   Executor data_executor_;
+  SetQuarantine quarantine_;
+  SetUploads uploads_;
   const CallRuntime control_;
   const CallRuntime data_;
   ServerInfoService server_info_service_;
@@ -89,6 +105,9 @@ class Lorsad {
   WorkerService worker_service_;
   std::string address_;  // HOST:PORT
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ConditionMonitor> monitor_;
+  std::unique_ptr<MetricsEndpoint> metrics_;
+  std::unique_ptr<Scrubber> scrubber_;
   bool stopped_ = false;
 };
 

@@ -1,18 +1,35 @@
-// The command line of lorsad.
+// What lorsad is told: its command line and its configuration file.
 #ifndef LORSA_SERVER_LORSAD_OPTIONS_H_
 #define LORSA_SERVER_LORSAD_OPTIONS_H_
 
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/file_system.h"
+#include "server/logging.h"
 
 namespace lorsa::server {
 
 inline constexpr char kVersion[] = LORSA_VERSION;
 
+// As LimitsConfig (proto/lorsa/v1/server_config.proto).
+struct ServerLimits {
+  // Requests are small; sequences, the only large messages, go out.
+  int64_t receive_message_bytes = 4 << 20;
+  int64_t metadata_bytes = 16 << 10;
+  int streams_per_connection = 1000;
+  absl::Duration handshake = absl::Seconds(10);
+  int sequence_streams = 64;
+  int64_t descriptors = 0;  // 0 = the system's hard limit
+};
+
+// As ServerConfig.
 struct LorsadOptions {
   std::string data_folder = "lorsa-data";
   // HOST:PORT; port 0 = one that the system chooses.
@@ -22,12 +39,38 @@ struct LorsadOptions {
   // Empty = lorsa-worker in the folder of this program.
   std::string worker_binary;
   int max_running_jobs = 1;
-  std::string log_level = "info";
+  std::vector<std::string> cuda_devices;
+  int64_t disk_reserve_bytes = int64_t{1} << 30;
+  std::string metrics_listen;  // HOST:PORT on loopback; empty = no metrics
+  absl::Duration verify_interval = absl::Hours(24 * 7);  // zero = never
+  LogOptions log;
+  ServerLimits limits;
 };
 
-// The options, or the exit code where the program is to end at once (--help and --version were
-// printed, or what is wrong was).
-std::variant<LorsadOptions, int> ParseLorsadOptions(int argc, const char* const* argv);
+// What the configuration file `path` says, the rest as by default. INVALID_ARGUMENT naming file,
+// line and column for text that does not parse, an unknown key included; else the error of reading.
+absl::StatusOr<LorsadOptions> ReadConfig(FileSystem& fs, const std::string& path);
+
+// INVALID_ARGUMENT naming every field, and its flag if it has one, that makes no sense.
+absl::Status CheckOptions(const LorsadOptions& options);
+
+enum class Verb {
+  kServe,
+  kCheckConfig,  // say whether the options hold
+  kBackUp,       // copy the catalog to `path`
+  kRestore,      // make the catalog from the copy at `path`
+};
+
+struct LorsadCommand {
+  Verb verb = Verb::kServe;
+  LorsadOptions options;
+  std::string path;
+};
+
+// What to do, or the exit code where the program is to end at once (--help and --version were
+// printed, or what is wrong with command line or configuration was).
+std::variant<LorsadCommand, int> ParseLorsadCommand(FileSystem& fs, int argc,
+                                                    const char* const* argv);
 
 struct ListenAddress {
   std::string host;  // as written; IPv6 in brackets

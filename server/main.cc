@@ -1,15 +1,23 @@
-// lorsad: holds the durable state of the service and runs its jobs. Exit code 0 after SIGTERM or
-// SIGINT, 1 if it could not start.
-#include <grpc/support/log.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
+// lorsad: holds the durable state of the service and runs its jobs; copies and restores its
+// catalog. Exit codes: 0 done, or stopped by SIGTERM or SIGINT; 1 it could not be done; 2 wrong
+// usage or configuration.
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <variant>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/file_system.h"
+#include "base/folder_lock.h"
+#include "base/status_macros.h"
+#include "server/catalog/catalog_backup.h"
 #include "server/descriptor_limit.h"
+#include "server/jobs/data_layout.h"
+#include "server/logging.h"
 #include "server/lorsad.h"
 #include "server/lorsad_options.h"
 #include "server/shutdown_signals.h"
@@ -17,32 +25,20 @@
 namespace lorsa::server {
 namespace {
 
-// What gRPC says of its own accord, in the form of every other line.
-void LogForGrpc(gpr_log_func_args* args) {
-  const auto level =
-      args->severity == GPR_LOG_SEVERITY_ERROR ? spdlog::level::warn : spdlog::level::debug;
-  spdlog::log(level, "event=grpc source={}:{} message={}", args->file, args->line, args->message);
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "lorsad: %s\n", std::string(status.message()).c_str());
+  return EXIT_FAILURE;
 }
 
-void SetUpLogging(const std::string& level) {
-  spdlog::set_default_logger(spdlog::stderr_color_mt("lorsad"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);
-  spdlog::set_level(spdlog::level::from_str(level));
-  gpr_set_log_function(LogForGrpc);
-}
-
-int Run(const LorsadOptions& options) {
+int Serve(const LorsadOptions& options) {
   ShutdownSignals signals;
-  SetUpLogging(options.log_level);
-  if (const absl::Status raised = RaiseDescriptorLimit(); !raised.ok()) {
-    spdlog::warn("event=descriptor_limit message=\"cannot be raised: {}\"",
+  if (const absl::Status set_up = SetUpLogging(options.log); !set_up.ok()) return Fail(set_up);
+  if (const absl::Status raised = SetDescriptorLimit(options.limits.descriptors); !raised.ok()) {
+    spdlog::warn("event=descriptor_limit message=\"cannot be set: {}\"",
                  std::string(raised.message()));
   }
   absl::StatusOr<std::unique_ptr<Lorsad>> lorsad = Lorsad::Start(options);
-  if (!lorsad.ok()) {
-    std::fprintf(stderr, "lorsad: %s\n", std::string(lorsad.status().message()).c_str());
-    return EXIT_FAILURE;
-  }
+  if (!lorsad.ok()) return Fail(lorsad.status());
   spdlog::info("event=listening address={} data_dir={} version={}", (*lorsad)->address(),
                options.data_folder, kVersion);
   const int signal = signals.Wait();
@@ -56,11 +52,56 @@ int Run(const LorsadOptions& options) {
   return EXIT_SUCCESS;
 }
 
+int BackUp(FileSystem& fs, const LorsadCommand& command) {
+  std::error_code error;
+  const std::string target =
+      std::filesystem::is_directory(command.path, error)
+          ? JoinPath(command.path, absl::FormatTime("catalog-%Y%m%dT%H%M%SZ.sqlite", absl::Now(),
+                                                    absl::UTCTimeZone()))
+          : command.path;
+  const absl::Status status =
+      BackUpCatalog(fs, DataLayout(command.options.data_folder).CatalogFile(), target);
+  if (!status.ok()) return Fail(status);
+  std::printf("%s\n", target.c_str());
+  return EXIT_SUCCESS;
+}
+
+absl::Status RestoreInto(FileSystem& fs, const DataLayout& layout, const std::string& backup) {
+  LORSA_RETURN_IF_ERROR(fs.CreateDirectories(layout.root()));
+  LORSA_ASSIGN_OR_RETURN(const auto lock, FolderLock::Acquire(layout.LockFile()));
+  return RestoreCatalog(fs, backup, layout.CatalogFile());
+}
+
+int Restore(FileSystem& fs, const LorsadCommand& command) {
+  const DataLayout layout(command.options.data_folder);
+  if (const absl::Status status = RestoreInto(fs, layout, command.path); !status.ok()) {
+    return Fail(status);
+  }
+  std::printf("%s\n", layout.CatalogFile().c_str());
+  return EXIT_SUCCESS;
+}
+
+int Run(FileSystem& fs, const LorsadCommand& command) {
+  switch (command.verb) {
+    case Verb::kServe:
+      return Serve(command.options);
+    case Verb::kCheckConfig:
+      std::printf("the configuration holds\n");
+      return EXIT_SUCCESS;
+    case Verb::kBackUp:
+      return BackUp(fs, command);
+    case Verb::kRestore:
+      return Restore(fs, command);
+  }
+  return EXIT_FAILURE;
+}
+
 }  // namespace
 }  // namespace lorsa::server
 
 int main(int argc, char** argv) {
-  const auto options = lorsa::server::ParseLorsadOptions(argc, argv);
-  if (const int* exit_code = std::get_if<int>(&options)) return *exit_code;
-  return lorsa::server::Run(std::get<lorsa::server::LorsadOptions>(options));
+  lorsa::PosixFileSystem fs;
+  const auto command = lorsa::server::ParseLorsadCommand(fs, argc, argv);
+  if (const int* exit_code = std::get_if<int>(&command)) return *exit_code;
+  return lorsa::server::Run(fs, std::get<lorsa::server::LorsadCommand>(command));
 }

@@ -124,6 +124,43 @@ TEST_F(AppTest, SetsAreRegisteredListedShownAndVerified) {
   EXPECT_EQ(out_.str(), "smollm2-l12 is damaged:\n  shard-00000.h5: truncated?[2J\n");
 }
 
+TEST_F(AppTest, ASetIsUploadedQuarantinedAndDeleted) {
+  ASSERT_TRUE(WriteFileAtomically(fs_, folder_ + "/shard-00000.h5", "shard").ok());
+  EXPECT_EQ(Run({"set", "upload", "up", folder_}), 0) << err_.str();
+  EXPECT_EQ(server_.sets.uploaded["shard-00000.h5"], "shard");
+  EXPECT_THAT(out_.str(), HasSubstr("set          up\n"));
+  EXPECT_EQ(server_.sets.sets["activationSets/up"].path(), "") << "what was uploaded";
+  EXPECT_EQ(Run({"set", "upload", "up", folder_ + "/none"}), kError);
+  EXPECT_THAT(err_.str(), HasSubstr("none"));
+
+  EXPECT_EQ(Run({"set", "quarantine", "up"}), kUsage);
+  EXPECT_EQ(Run({"set", "quarantine", "up", "--reason", "the disk clicks"}), 0);
+  EXPECT_EQ(Run({"set", "show", "up"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("QUARANTINED\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("the disk clicks\n"));
+  EXPECT_EQ(Run({"set", "delete", "up"}), 0);
+  EXPECT_EQ(out_.str(), "up is deleted.\n");
+  EXPECT_EQ(Run({"set", "delete", "up"}), kError);
+}
+
+TEST_F(AppTest, CheckpointsAreImportedAndDeleted) {
+  EXPECT_EQ(Run({"checkpoint", "import", "converted", "/data/step-000000000"}), 0) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("jobs/converted/checkpoints/step-000000000 is imported"));
+  EXPECT_EQ(Run({"checkpoint", "delete", "converted@0"}), 0) << err_.str();
+  EXPECT_EQ(out_.str(), "jobs/converted/checkpoints/step-000000000 is deleted.\n");
+  EXPECT_EQ(Run({"checkpoint", "delete", "converted@0"}), kError);
+  EXPECT_EQ(Run({"checkpoint", "import", "../x", "/data/step-000000000"}), kError);
+}
+
+TEST_F(AppTest, InfoShowsWhatIsWrong) {
+  v1::ServerCondition& condition = *server_.info.info.add_conditions();
+  condition.set_reason("DISK_RESERVE");
+  condition.set_message("make room\x1b[2J");
+  EXPECT_EQ(Run({"info"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("DISK_RESERVE since "));
+  EXPECT_THAT(out_.str(), HasSubstr("make room?[2J\n"));
+}
+
 TEST_F(AppTest, ARegistrationThatIsRefusedGivesTheServersSentence) {
   server_.sets.register_error =
       client::DetailedError(grpc::StatusCode::PERMISSION_DENIED,

@@ -2,11 +2,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/identifiers.h"
 #include "base/status_macros.h"
+#include "client/cli/byte_progress.h"
 #include "client/cli/checkpoint_name.h"
 #include "client/cli/commands.h"
 #include "client/cli/format.h"
-#include "client/cli/progress_display.h"
 #include "client/cli/table.h"
 #include "client/cpp/checkpoint_download.h"
 
@@ -23,23 +24,29 @@ std::string Marks(const v1::Checkpoint& checkpoint) {
   std::vector<std::string> marks;
   if (checkpoint.best()) marks.push_back("best");
   if (checkpoint.pinned()) marks.push_back("pinned");
+  if (!checkpoint.damage().empty()) marks.push_back("damaged");
   return absl::StrJoin(marks, ", ");
 }
 
 absl::StatusOr<int> List(Session& session, const std::string& job) {
   v1::ListCheckpointsRequest request;
   LORSA_ASSIGN_OR_RETURN(*request.mutable_parent(), ResourceName("jobs", job));
-  LORSA_ASSIGN_OR_RETURN(
-      const v1::ListCheckpointsResponse response,
-      session.client.Call(&v1::CheckpointService::Stub::ListCheckpoints, request));
+  request.set_page_size(1000);
   Table table({"CHECKPOINT", ">STEP", ">TOKENS", ">FVU", ">SIZE", "CREATED", ""});
-  for (const v1::Checkpoint& checkpoint : response.checkpoints()) {
-    if (session.json) PrintJson(session.out(), checkpoint);
-    table.AddRow(
-        {IdOf(checkpoint.name()), FormatCount(checkpoint.step()), FormatCount(checkpoint.tokens()),
-         checkpoint.has_fvu() ? FormatNumber(checkpoint.fvu()) : "-",
-         FormatBytes(SizeOf(checkpoint)), FormatTime(checkpoint.create_time()), Marks(checkpoint)});
-  }
+  do {
+    LORSA_ASSIGN_OR_RETURN(
+        const v1::ListCheckpointsResponse page,
+        session.client.Call(&v1::CheckpointService::Stub::ListCheckpoints, request));
+    for (const v1::Checkpoint& checkpoint : page.checkpoints()) {
+      if (session.json) PrintJson(session.out(), checkpoint);
+      table.AddRow({IdOf(checkpoint.name()), FormatCount(checkpoint.step()),
+                    FormatCount(checkpoint.tokens()),
+                    checkpoint.has_fvu() ? FormatNumber(checkpoint.fvu()) : "-",
+                    FormatBytes(SizeOf(checkpoint)), FormatTime(checkpoint.create_time()),
+                    Marks(checkpoint)});
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
   if (!session.json) table.Print(session.out());
   return kSuccess;
 }
@@ -62,47 +69,11 @@ absl::StatusOr<int> SetPinned(Session& session,
   return kSuccess;
 }
 
-// The download's bar, on the error stream, with its speed since the start.
-class DownloadProgress {
- public:
-  explicit DownloadProgress(Session& session)
-      : quiet_(session.json),
-        now_(session.env.now),
-        start_(session.env.now()),
-        display_(session.env.err, session.env.now) {}
-
-  void Show(int64_t done, int64_t total) {
-    if (first_ < 0) first_ = done;
-    if (quiet_ || total <= 0) return;
-    const double seconds = absl::ToDoubleSeconds(now_() - start_);
-    std::vector<ProgressPart> parts = {
-        {absl::StrCat(FormatBytes(done), " of ", FormatBytes(total)), 2}};
-    if (seconds > 0 && done > first_) {
-      const double rate = static_cast<double>(done - first_) / seconds;
-      parts.push_back({absl::StrCat(FormatBytes(static_cast<int64_t>(rate)), "/s"), 1});
-      parts.push_back(
-          {FormatTimeSpan(absl::Seconds(static_cast<double>(total - done) / rate)) + " left", 3});
-    }
-    display_.Update(static_cast<double>(done) / static_cast<double>(total), parts);
-  }
-
-  void ShowOutage(const absl::Status& why) {
-    if (!quiet_) display_.PrintLine(absl::StrCat("Connecting again: ", why.message()));
-  }
-
- private:
-  const bool quiet_;
-  const std::function<absl::Time()>& now_;
-  const absl::Time start_;
-  int64_t first_ = -1;  // bytes done at the first call: what an earlier try had left
-  ProgressDisplay display_;
-};
-
 absl::StatusOr<int> Download(Session& session, const std::string& text, const std::string& folder) {
   LORSA_ASSIGN_OR_RETURN(const std::string name, CheckpointName(text));
   v1::Checkpoint checkpoint;
   {
-    DownloadProgress progress(session);
+    ByteProgress progress(session);
     LORSA_ASSIGN_OR_RETURN(
         checkpoint,
         client::DownloadCheckpoint(
@@ -116,6 +87,45 @@ absl::StatusOr<int> Download(Session& session, const std::string& text, const st
   } else {
     session.out() << checkpoint.name() << " is in " << folder << ": " << checkpoint.files_size()
                   << " files, " << FormatBytes(SizeOf(checkpoint)) << ", sha256 verified.\n";
+  }
+  return kSuccess;
+}
+
+absl::StatusOr<int> Delete(Session& session, const std::string& text) {
+  v1::DeleteCheckpointRequest request;
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_name(), CheckpointName(text));
+  LORSA_RETURN_IF_ERROR(
+      session.client.Call(&v1::CheckpointService::Stub::DeleteCheckpoint, request).status());
+  if (!session.json) session.out() << request.name() << " is deleted.\n";
+  return kSuccess;
+}
+
+absl::StatusOr<int> Import(Session& session, const std::string& job, const std::string& path) {
+  LORSA_RETURN_IF_ERROR(ValidateId("job id", job));
+  v1::ImportCheckpointRequest request;
+  request.set_job_id(job);
+  request.set_path(path);
+  v1::Checkpoint checkpoint;
+  {
+    ByteProgress progress(session);
+    LORSA_RETURN_IF_ERROR(session.client.Stream(
+        &v1::CheckpointService::Stub::ImportCheckpoint, request,
+        [&](const v1::ImportCheckpointResponse& response) {
+          if (response.has_progress()) {
+            progress.Show(response.progress().bytes_done(), response.progress().bytes_total());
+          }
+          if (response.has_checkpoint()) checkpoint = response.checkpoint();
+          return absl::OkStatus();
+        }));
+  }
+  if (checkpoint.name().empty()) {
+    return absl::InternalError("the server ended the import without a result: list the jobs");
+  }
+  if (session.json) {
+    PrintJson(session.out(), checkpoint);
+  } else {
+    session.out() << checkpoint.name() << " is imported: " << FormatBytes(SizeOf(checkpoint))
+                  << ", verified.\n";
   }
   return kSuccess;
 }
@@ -144,7 +154,24 @@ void AddCheckpointCommands(CLI::App& app, Action* chosen) {
   add_pin("unpin", "Leave a checkpoint to its job's retention again",
           "lorsa checkpoint unpin demo@1000", &v1::CheckpointService::Stub::UnpinCheckpoint);
 
+  AddCommand(checkpoint, "delete",
+             "Remove a checkpoint that is not pinned and that no job will go on from",
+             "lorsa checkpoint delete demo@1000", chosen,
+             [name](Session& session) { return Delete(session, *name); })
+      .add_option("CHECKPOINT", *name, "JOB@STEP or a checkpoint's full name")
+      ->required();
+
   const auto folder = std::make_shared<std::string>();
+  CLI::App& import =
+      AddCommand(checkpoint, "import",
+                 "Copy a checkpoint's folder on the server, written by another program in this "
+                 "format, and make "
+                 "a job of it that has ended",
+                 "lorsa checkpoint import converted /data/converted/step-000001000", chosen,
+                 [name, folder](Session& session) { return Import(session, *name, *folder); });
+  import.add_option("JOB", *name, "Id of the job to make")->required();
+  import.add_option("PATH", *folder, "Absolute path of the folder on the server")->required();
+
   CLI::App& download = AddCommand(
       checkpoint, "download",
       "Fetch all files of a checkpoint, each verified. A download that was cut off goes on where "

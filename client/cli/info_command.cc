@@ -25,8 +25,14 @@ absl::StatusOr<int> ShowInfo(Session& session) {
                             "), ", info.queued_jobs(), " queued")});
   table.AddRow(
       {"machine", absl::StrCat(info.cpu_cores(), " cores, ", FormatBytes(info.memory_bytes()),
-                               " memory, ", FormatBytes(info.data_free_bytes()), " free on disk")});
+                               " memory, ", FormatBytes(info.data_free_bytes()), " free on disk (",
+                               FormatBytes(info.disk_reserve_bytes()), " in reserve)")});
   table.AddRow({"activation roots", absl::StrJoin(info.activation_roots(), ", ")});
+  for (const v1::ServerCondition& condition : info.conditions()) {
+    table.AddRow(
+        {"condition", absl::StrCat(condition.reason(), " since ", FormatTime(condition.since()),
+                                   ": ", Printable(condition.message()))});
+  }
   table.Print(session.out());
   return kSuccess;
 }

@@ -5,10 +5,11 @@
 #include "absl/strings/strip.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
+#include "client/cli/byte_progress.h"
 #include "client/cli/commands.h"
 #include "client/cli/format.h"
-#include "client/cli/progress_display.h"
 #include "client/cli/table.h"
+#include "client/cpp/set_upload.h"
 
 namespace lorsa::cli {
 namespace {
@@ -17,24 +18,14 @@ std::string FormatElementType(v1::ElementType type) {
   return absl::AsciiStrToLower(absl::StripPrefix(v1::ElementType_Name(type), "ELEMENT_TYPE_"));
 }
 
-// Progress of a pass over a set, on the error stream: the result alone goes to the output.
-class PassProgress {
- public:
-  explicit PassProgress(Session& session)
-      : quiet_(session.json), display_(session.env.err, session.env.now) {}
+std::string FormatState(v1::ActivationSetState state) {
+  return std::string(
+      absl::StripPrefix(v1::ActivationSetState_Name(state), "ACTIVATION_SET_STATE_"));
+}
 
-  void Show(const v1::SetProgress& progress) {
-    if (quiet_ || progress.bytes_total() <= 0) return;
-    const double fraction =
-        static_cast<double>(progress.bytes_done()) / static_cast<double>(progress.bytes_total());
-    display_.Update(fraction, {{absl::StrCat(FormatBytes(progress.bytes_done()), " of ",
-                                             FormatBytes(progress.bytes_total()))}});
-  }
-
- private:
-  const bool quiet_;
-  ProgressDisplay display_;
-};
+void ShowProgress(const v1::SetProgress& done, ByteProgress& progress) {
+  progress.Show(done.bytes_done(), done.bytes_total());
+}
 
 void PrintSet(std::ostream& out, const v1::ActivationSet& set) {
   Table table;
@@ -63,6 +54,11 @@ void PrintSet(std::ostream& out, const v1::ActivationSet& set) {
       {"size", absl::StrCat(FormatBytes(set.size_bytes()), " in ", set.shards(), " shards")});
   table.AddRow({"produced", absl::StrCat(FormatTime(set.produce_time()), " by ", set.producer())});
   table.AddRow({"registered", FormatTime(set.register_time())});
+  table.AddRow({"verified", FormatTime(set.verify_time())});
+  table.AddRow({"state", FormatState(set.state())});
+  for (const std::string& problem : set.problems()) {
+    table.AddRow({"problem", Printable(problem)});
+  }
   table.AddRow({"sha256", set.manifest_sha256()});
   table.Print(out);
 }
@@ -73,11 +69,12 @@ absl::StatusOr<int> Register(Session& session, const std::string& id, const std:
   request.set_activation_set_id(id);
   request.set_path(path);
   v1::ActivationSet set;
-  PassProgress progress(session);
+  ByteProgress progress(session);
   LORSA_RETURN_IF_ERROR(
       session.client.Stream(&v1::ActivationService::Stub::RegisterActivationSet, request,
                             [&](const v1::RegisterActivationSetResponse& response) {
-                              if (response.has_progress()) progress.Show(response.progress());
+                              if (response.has_progress())
+                                ShowProgress(response.progress(), progress);
                               if (response.has_activation_set()) set = response.activation_set();
                               return absl::OkStatus();
                             }));
@@ -93,7 +90,8 @@ absl::StatusOr<int> Register(Session& session, const std::string& id, const std:
 }
 
 absl::StatusOr<int> List(Session& session) {
-  Table table({"SET", "MODEL", ">LAYER", ">SEQUENCES", ">CONTEXT", ">D_MODEL", "TYPE", ">SIZE"});
+  Table table(
+      {"SET", "MODEL", ">LAYER", ">SEQUENCES", ">CONTEXT", ">D_MODEL", "TYPE", ">SIZE", "STATE"});
   v1::ListActivationSetsRequest request;
   request.set_page_size(1000);
   do {
@@ -105,7 +103,7 @@ absl::StatusOr<int> List(Session& session) {
       table.AddRow({IdOf(set.name()), set.model(), absl::StrCat(set.layer()),
                     FormatCount(set.sequences()), FormatCount(set.context()),
                     FormatCount(set.d_model()), FormatElementType(set.element_type()),
-                    FormatBytes(set.size_bytes())});
+                    FormatBytes(set.size_bytes()), FormatState(set.state())});
     }
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -142,11 +140,12 @@ absl::StatusOr<int> Verify(Session& session, const std::string& id) {
   LORSA_ASSIGN_OR_RETURN(*request.mutable_name(), ResourceName("activationSets", id));
   v1::VerificationReport report;
   {
-    PassProgress progress(session);
+    ByteProgress progress(session);
     LORSA_RETURN_IF_ERROR(
         session.client.Stream(&v1::ActivationService::Stub::VerifyActivationSet, request,
                               [&](const v1::VerifyActivationSetResponse& response) {
-                                if (response.has_progress()) progress.Show(response.progress());
+                                if (response.has_progress())
+                                  ShowProgress(response.progress(), progress);
                                 if (response.has_report()) report = response.report();
                                 return absl::OkStatus();
                               }));
@@ -157,6 +156,42 @@ absl::StatusOr<int> Verify(Session& session, const std::string& id) {
     PrintReport(session.out(), IdOf(request.name()), report);
   }
   return report.ok() ? kSuccess : kError;
+}
+
+absl::StatusOr<int> Upload(Session& session, const std::string& id, const std::string& folder) {
+  LORSA_RETURN_IF_ERROR(ValidateId("activation set id", id));
+  {
+    ByteProgress progress(session);
+    LORSA_RETURN_IF_ERROR(client::UploadSet(
+        session.client, session.env.fs, id, folder,
+        {.on_progress = [&](int64_t done, int64_t total) { progress.Show(done, total); },
+         .on_outage = [&](const absl::Status& why, absl::Duration) { progress.ShowOutage(why); }}));
+  }
+  return Register(session, id, /*path=*/"");
+}
+
+absl::StatusOr<int> Quarantine(Session& session, const std::string& id, const std::string& reason) {
+  v1::QuarantineActivationSetRequest request;
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_name(), ResourceName("activationSets", id));
+  request.set_reason(reason);
+  LORSA_ASSIGN_OR_RETURN(
+      const v1::ActivationSet set,
+      session.client.Call(&v1::ActivationService::Stub::QuarantineActivationSet, request));
+  if (session.json) {
+    PrintJson(session.out(), set);
+  } else {
+    session.out() << IdOf(set.name()) << " is quarantined; jobs on it are paused.\n";
+  }
+  return kSuccess;
+}
+
+absl::StatusOr<int> Delete(Session& session, const std::string& id) {
+  v1::DeleteActivationSetRequest request;
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_name(), ResourceName("activationSets", id));
+  LORSA_RETURN_IF_ERROR(
+      session.client.Call(&v1::ActivationService::Stub::DeleteActivationSet, request).status());
+  if (!session.json) session.out() << IdOf(request.name()) << " is deleted.\n";
+  return kSuccess;
 }
 
 }  // namespace
@@ -186,6 +221,32 @@ void AddSetCommands(CLI::App& app, Action* chosen) {
                  "lorsa set verify smollm2-l12", chosen,
                  [id](Session& session) { return Verify(session, *id); });
   verify.add_option("ID", *id, "Id of the set")->required();
+
+  CLI::App& upload = AddCommand(
+      set, "upload",
+      "Send a folder of shards on this machine to the server and register it there. An upload that "
+      "was cut off goes on where it ended when the command is run again.",
+      "lorsa set upload smollm2-l12 ./smollm2-l12", chosen,
+      [id, path](Session& session) { return Upload(session, *id, *path); });
+  upload.add_option("ID", *id, "Id of the set: a-z, 0-9, '-', '_' and '.'")->required();
+  upload.add_option("FOLDER", *path, "Folder on this machine")->required();
+
+  const auto reason = std::make_shared<std::string>();
+  CLI::App& quarantine = AddCommand(
+      set, "quarantine",
+      "Take a set out of use and pause the jobs on it, until `set verify` finds it intact",
+      "lorsa set quarantine smollm2-l12 --reason 'disk errors on /data'", chosen,
+      [id, reason](Session& session) { return Quarantine(session, *id, *reason); });
+  quarantine.add_option("ID", *id, "Id of the set")->required();
+  quarantine.add_option("--reason", *reason, "What is wrong with it")->required();
+
+  CLI::App& remove = AddCommand(
+      set, "delete",
+      "Forget a set that no job uses. Its files stay, unless they were uploaded; deletes an upload "
+      "that was not registered too.",
+      "lorsa set delete smollm2-l12", chosen,
+      [id](Session& session) { return Delete(session, *id); });
+  remove.add_option("ID", *id, "Id of the set")->required();
 }
 
 }  // namespace lorsa::cli

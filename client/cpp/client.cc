@@ -23,6 +23,7 @@ constexpr char kServiceConfig[] = R"json({
       {"service": "lorsa.v1.JobService", "method": "ListJobs"},
       {"service": "lorsa.v1.MetricService", "method": "QueryMetrics"},
       {"service": "lorsa.v1.ActivationService", "method": "GetActivationSet"},
+      {"service": "lorsa.v1.ActivationService", "method": "GetUpload"},
       {"service": "lorsa.v1.ActivationService", "method": "ListActivationSets"},
       {"service": "lorsa.v1.CheckpointService", "method": "GetCheckpoint"},
       {"service": "lorsa.v1.CheckpointService", "method": "ListCheckpoints"}

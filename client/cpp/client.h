@@ -92,6 +92,28 @@ class Client {
     return refused.ok() ? status : refused;
   }
 
+  // A call with a stream of requests and one answer, on one connection. `next` fills the next
+  // request or returns false if there is none; an error of it ends the call and is returned. A
+  // server that answers before the end is listened to.
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Send(
+      std::unique_ptr<grpc::ClientWriter<Request>> (Stub::*method)(grpc::ClientContext*, Response*),
+      absl::FunctionRef<absl::StatusOr<bool>(std::type_identity_t<Request>&)> next) {
+    RegisteredCall call(registry_);
+    Response response;
+    const auto writer = (StubFor<Stub>().*method)(&call.context(), &response);
+    Request request;
+    absl::StatusOr<bool> more = next(request);
+    while (more.ok() && *more && writer->Write(request)) more = next(request);
+    if (!more.ok()) call.context().TryCancel();
+    writer->WritesDone();
+    const absl::Status status = Finished(writer->Finish());
+    if (!IsTransient(status)) answered_ = true;
+    if (!more.ok()) return more.status();
+    if (!status.ok()) return status;
+    return response;
+  }
+
   // Runs `connect` until it returns OK or an error that is not transient, pausing between the
   // tries. `connect` sets its argument to true if it received something. A server that never
   // answered this client is reported at once.

@@ -167,6 +167,16 @@ absl::StatusOr<v1::Checkpoint> Catalog::GetCheckpoint(absl::string_view job_id,
                                           "; list its checkpoints to see those that it keeps"));
 }
 
+absl::StatusOr<v1::Checkpoint> Catalog::ImportCheckpoint(const NewJob& job,
+                                                         const v1::Checkpoint& checkpoint,
+                                                         absl::Time now) {
+  LORSA_RETURN_IF_ERROR(writer_->Write([&](Connection& connection) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob stored, InsertJob(connection, job, now));
+    return StoreImportedCheckpoint(connection, stored, checkpoint, now);
+  }));
+  return GetCheckpoint(job.id, checkpoint.step());
+}
+
 absl::StatusOr<v1::Checkpoint> Catalog::PinCheckpoint(absl::string_view job_id, int64_t step,
                                                       bool pinned) {
   LORSA_RETURN_IF_ERROR(writer_->Write([&](Connection& connection) -> absl::Status {
@@ -182,6 +192,53 @@ absl::Status Catalog::DeleteCheckpoint(absl::string_view job_id, int64_t step,
     LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
     return RemoveCheckpoint(connection, job, step, even_if_pinned);
   });
+}
+
+absl::Status Catalog::DeleteUnneededCheckpoint(absl::string_view job_id, int64_t step) {
+  return writer_->Write([&](Connection& connection) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(connection, job_id));
+    return RemoveUnneededCheckpoint(connection, job, step);
+  });
+}
+
+absl::Status Catalog::PutVerdict(absl::string_view job_id, const v1::Checkpoint& checkpoint,
+                                 absl::string_view damage, absl::Time now) {
+  return writer_->Write([&](Connection& connection) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
+    return StoreVerdict(connection, job, checkpoint, damage, now);
+  });
+}
+
+absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::UnverifiedCheckpoints(absl::Time since,
+                                                                           int limit) const {
+  return readers_->Run(
+      [&](Connection& connection) { return ReadUnverifiedSince(connection, since, limit); });
+}
+
+absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::DamagedCheckpoints(int limit) const {
+  return readers_->Run(
+      [&](Connection& connection) { return ReadDamagedCheckpoints(connection, limit); });
+}
+
+absl::StatusOr<std::vector<v1::ActivationSet>> Catalog::QuarantinedSets() const {
+  return readers_->Run(
+      [&](Connection& connection) { return ReadQuarantinedSets(connection, /*limit=*/10); });
+}
+
+absl::StatusOr<v1::ActivationSet> Catalog::UpdateActivationSet(
+    absl::string_view id, const std::function<absl::Status(v1::ActivationSet&)>& change) {
+  return WriteFor<v1::ActivationSet>(*writer_, [&](Connection& connection) {
+    return ChangeActivationSet(connection, id, change);
+  });
+}
+
+absl::Status Catalog::DeleteActivationSet(absl::string_view id) {
+  return writer_->Write(
+      [&](Connection& connection) { return RemoveActivationSet(connection, id); });
+}
+
+absl::StatusOr<std::vector<std::string>> Catalog::JobsUsingSet(absl::string_view set_id) const {
+  return readers_->Run([&](Connection& connection) { return ReadJobsUsing(connection, set_id); });
 }
 
 absl::StatusOr<v1::ActivationSet> Catalog::CreateActivationSet(const v1::ActivationSet& set) {

@@ -164,6 +164,11 @@ class Catalog {
 
   // --- Checkpoints ---
 
+  // Makes a job that has ended (SUCCEEDED, reason IMPORTED) with `checkpoint`, of which name,
+  // attempt and create_time are set here; returns the checkpoint. ALREADY_EXISTS for an id that is
+  // taken.
+  absl::StatusOr<v1::Checkpoint> ImportCheckpoint(const NewJob& job,
+                                                  const v1::Checkpoint& checkpoint, absl::Time now);
   // Oldest step first, `best` set on one at most.
   absl::StatusOr<std::vector<v1::Checkpoint>> ListCheckpoints(absl::string_view job_id) const;
   absl::StatusOr<v1::Checkpoint> GetCheckpoint(absl::string_view job_id, int64_t step) const;
@@ -172,6 +177,16 @@ class Catalog {
   // OK if there is none; FAILED_PRECONDITION if it is pinned, unless that shall not count.
   absl::Status DeleteCheckpoint(absl::string_view job_id, int64_t step,
                                 bool even_if_pinned = false);
+  // The same, and FAILED_PRECONDITION for the newest undamaged one of a job that has not ended.
+  absl::Status DeleteUnneededCheckpoint(absl::string_view job_id, int64_t step);
+  // What a look at the files of `checkpoint`, as it was read from here, found: `damage` is empty if
+  // they hold. OK if it is gone, or was published again with other files, in the meantime.
+  absl::Status PutVerdict(absl::string_view job_id, const v1::Checkpoint& checkpoint,
+                          absl::string_view damage, absl::Time now);
+  // At most `limit` of those not looked at since then, the longest ago first, of all jobs.
+  absl::StatusOr<std::vector<v1::Checkpoint>> UnverifiedCheckpoints(absl::Time since,
+                                                                    int limit) const;
+  absl::StatusOr<std::vector<v1::Checkpoint>> DamagedCheckpoints(int limit) const;
 
   // --- Activation sets ---
 
@@ -182,6 +197,16 @@ class Catalog {
   // In order of id, from the first id after `after_id` on.
   absl::StatusOr<std::vector<v1::ActivationSet>> ListActivationSets(absl::string_view after_id,
                                                                     int limit) const;
+  // At most ten.
+  absl::StatusOr<std::vector<v1::ActivationSet>> QuarantinedSets() const;
+  // Lets `change` alter the set, in one transaction; returns it as it is then. An error of `change`
+  // is handed on and nothing happens. `change` runs on the writer thread, as a JobDecision does.
+  absl::StatusOr<v1::ActivationSet> UpdateActivationSet(
+      absl::string_view id, const std::function<absl::Status(v1::ActivationSet&)>& change);
+  // FAILED_PRECONDITION naming a job that trains on it and has not ended.
+  absl::Status DeleteActivationSet(absl::string_view id);
+  // Ids of jobs that train on the set and have not ended.
+  absl::StatusOr<std::vector<std::string>> JobsUsingSet(absl::string_view set_id) const;
 
  private:
   Catalog(std::unique_ptr<CatalogWriter> writer, std::unique_ptr<ConnectionPool> readers);

@@ -438,6 +438,41 @@ TEST_F(CatalogTest, ActivationSetIsRegisteredOnce) {
   EXPECT_TRUE(absl::IsNotFound(catalog_->GetActivationSet("gone").status()));
 }
 
+TEST_F(CatalogTest, AVerdictIsNotThatOfACheckpointPublishedSince) {
+  const AttemptKey attempt = Running("job");
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(10), true, kStart).ok());
+  const v1::Checkpoint looked_at = catalog_->GetCheckpoint("job", 10).value();
+  v1::Checkpoint again = CheckpointAt(10);
+  again.mutable_files(0)->set_sha256("another");
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, again, true, kStart).ok());
+  ASSERT_TRUE(catalog_->PutVerdict("job", looked_at, "damaged", kStart).ok());
+  EXPECT_EQ(catalog_->GetCheckpoint("job", 10)->damage(), "");
+
+  const v1::Checkpoint current = catalog_->GetCheckpoint("job", 10).value();
+  ASSERT_TRUE(catalog_->PutVerdict("job", current, "damaged", kStart).ok());
+  EXPECT_EQ(catalog_->GetCheckpoint("job", 10)->damage(), "damaged");
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(10), true, kStart).ok());
+  EXPECT_EQ(catalog_->GetCheckpoint("job", 10)->damage(), "") << "published anew";
+}
+
+TEST_F(CatalogTest, CheckpointsAreDueInTheOrderOfTheirLastLook) {
+  const AttemptKey attempt = Running("job");
+  for (const int64_t step : {10, 20, 30}) {
+    ASSERT_TRUE(
+        catalog_->PutCheckpoint(attempt, CheckpointAt(step), true, kStart + absl::Seconds(step))
+            .ok());
+  }
+  const v1::Checkpoint first = catalog_->GetCheckpoint("job", 10).value();
+  ASSERT_TRUE(catalog_->PutVerdict("job", first, "", kStart + absl::Seconds(25)).ok());
+  std::vector<int64_t> due;
+  for (const auto& checkpoint :
+       catalog_->UnverifiedCheckpoints(kStart + absl::Seconds(30), 10).value()) {
+    due.push_back(checkpoint.step());
+  }
+  EXPECT_THAT(due, ElementsAre(20, 10));
+  EXPECT_THAT(catalog_->UnverifiedCheckpoints(kStart + absl::Hours(1), 1).value(), SizeIs(1));
+}
+
 TEST_F(CatalogTest, MissingJobIsNotFoundEverywhere) {
   EXPECT_TRUE(absl::IsNotFound(catalog_->GetJob("gone").status()));
   EXPECT_TRUE(absl::IsNotFound(catalog_->ListEvents("gone", 0, 1).status()));

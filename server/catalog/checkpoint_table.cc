@@ -2,9 +2,13 @@
 
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/jobs/data_layout.h"
+#include "server/jobs/job_state.h"
 
 namespace lorsa::server {
 namespace {
@@ -26,14 +30,24 @@ absl::StatusOr<v1::Checkpoint> CheckpointFromRow(const Statement& row, absl::str
   if (!row.IsNull(5)) checkpoint.set_fvu(row.Double(5));
   checkpoint.set_scheduled(row.Int(6) != 0);
   checkpoint.set_pinned(row.Int(7) != 0);
+  checkpoint.set_damage(row.Bytes(8));
+  *checkpoint.mutable_verify_time() =
+      TimeUtil::NanosecondsToTimestamp(row.IsNull(9) ? row.Int(3) : row.Int(9));
   return checkpoint;
 }
 
-// The lowest FVU; of equal ones the later step, as in job_table.cc.
+// As the column `files` has them.
+std::string FilesBlob(const v1::Checkpoint& checkpoint) {
+  v1::Checkpoint files;
+  *files.mutable_files() = checkpoint.files();
+  return files.SerializeAsString();
+}
+
+// The lowest FVU; of equal ones the later step, as in job_table.cc. A damaged one is nobody's best.
 void MarkBest(std::vector<v1::Checkpoint>& checkpoints) {
   v1::Checkpoint* best = nullptr;
   for (v1::Checkpoint& checkpoint : checkpoints) {
-    if (!checkpoint.has_fvu()) continue;
+    if (!checkpoint.has_fvu() || !checkpoint.damage().empty()) continue;
     if (best == nullptr || checkpoint.fvu() <= best->fvu()) best = &checkpoint;
   }
   if (best != nullptr) best->set_best(true);
@@ -48,15 +62,14 @@ absl::Status StoreRow(Connection& connection, const StoredJob& job,
           "INSERT INTO checkpoints"
           " (job, step, attempt, tokens, create_time, files, scheduled, fvu, pinned)"
           " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0) ON CONFLICT (job, step) DO UPDATE SET"
-          " attempt = ?3, tokens = ?4, create_time = ?5, files = ?6, scheduled = ?7, fvu = ?8"));
-  v1::Checkpoint files;
-  *files.mutable_files() = checkpoint.files();
+          " attempt = ?3, tokens = ?4, create_time = ?5, files = ?6, scheduled = ?7, fvu = ?8,"
+          " damage = '', verify_time = NULL"));
   statement.Bind(job.number)
       .Bind(static_cast<int64_t>(checkpoint.step()))
       .Bind(static_cast<int64_t>(job.record.job.attempt()))
       .Bind(static_cast<int64_t>(checkpoint.tokens()))
       .Bind(absl::ToUnixNanos(now))
-      .BindBlob(files.SerializeAsString())
+      .BindBlob(FilesBlob(checkpoint))
       .Bind(static_cast<int64_t>(scheduled));
   if (checkpoint.has_fvu()) {
     statement.Bind(checkpoint.fvu());
@@ -72,6 +85,20 @@ absl::StatusOr<bool> IsNewestStep(Connection& connection, const StoredJob& job, 
       connection.Prepare("SELECT COUNT(*) FROM checkpoints WHERE job = ?1 AND step >= ?2"));
   LORSA_RETURN_IF_ERROR(statement.Bind(job.number).Bind(step).Step().status());
   return statement.Int(0) == 0;
+}
+
+// The checkpoints that rows of (job's id, step) name.
+absl::StatusOr<std::vector<v1::Checkpoint>> CheckpointsNamedBy(Connection& connection,
+                                                               Statement& rows) {
+  std::vector<v1::Checkpoint> named;
+  while (true) {
+    LORSA_ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return named;
+    LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
+                           ReadCheckpoints(connection, rows.Bytes(0)));
+    std::copy_if(all.begin(), all.end(), std::back_inserter(named),
+                 [&](const v1::Checkpoint& c) { return c.step() == rows.Int(1); });
+  }
 }
 
 absl::StatusOr<bool> IsPinned(Connection& connection, int64_t job, int64_t step) {
@@ -97,13 +124,42 @@ absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
   return ApplyChange(connection, job, change, now);
 }
 
+// No edge of the state machine: nothing ran.
+absl::Status StoreImportedCheckpoint(Connection& connection, const StoredJob& job,
+                                     const v1::Checkpoint& checkpoint, absl::Time now) {
+  LORSA_RETURN_IF_ERROR(StoreRow(connection, job, checkpoint, /*scheduled=*/true, now));
+  const std::string message =
+      absl::StrCat("checkpoint ", CheckpointId(checkpoint.step()), " was imported");
+  {
+    LORSA_ASSIGN_OR_RETURN(
+        Statement event,
+        connection.Prepare("INSERT INTO events VALUES (?1, ?2, ?3, 0, ?4, ?5, 'IMPORTED', ?6)"));
+    LORSA_RETURN_IF_ERROR(event.Bind(job.number)
+                              .Bind(job.record.job.revision() + 1)
+                              .Bind(absl::ToUnixNanos(now))
+                              .Bind(static_cast<int64_t>(v1::JOB_STATE_QUEUED))
+                              .Bind(static_cast<int64_t>(v1::JOB_STATE_SUCCEEDED))
+                              .Bind(message)
+                              .Run());
+  }
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("UPDATE jobs SET state = ?2, reason = 'IMPORTED', message = ?3,"
+                         " end_time = ?4, revision = revision + 1 WHERE number = ?1"));
+  return statement.Bind(job.number)
+      .Bind(static_cast<int64_t>(v1::JOB_STATE_SUCCEEDED))
+      .Bind(message)
+      .Bind(absl::ToUnixNanos(now))
+      .Run();
+}
+
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connection,
                                                             absl::string_view job_id) {
   LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT step, attempt, tokens, create_time, files, fvu, scheduled, pinned"
-                         " FROM checkpoints WHERE job = ?1 ORDER BY step"));
+      connection.Prepare("SELECT step, attempt, tokens, create_time, files, fvu, scheduled, pinned,"
+                         " damage, verify_time FROM checkpoints WHERE job = ?1 ORDER BY step"));
   statement.Bind(job);
   std::vector<v1::Checkpoint> checkpoints;
   while (true) {
@@ -121,6 +177,52 @@ absl::Status StorePin(Connection& connection, int64_t job, int64_t step, bool pi
       Statement statement,
       connection.Prepare("UPDATE checkpoints SET pinned = ?3 WHERE job = ?1 AND step = ?2"));
   return statement.Bind(job).Bind(step).Bind(static_cast<int64_t>(pinned)).Run();
+}
+
+absl::Status StoreVerdict(Connection& connection, int64_t job, const v1::Checkpoint& checkpoint,
+                          absl::string_view damage, absl::Time now) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("UPDATE checkpoints SET damage = ?4, verify_time = ?5"
+                                            " WHERE job = ?1 AND step = ?2 AND files = ?3"));
+  return statement.Bind(job)
+      .Bind(static_cast<int64_t>(checkpoint.step()))
+      .BindBlob(FilesBlob(checkpoint))
+      .Bind(damage)
+      .Bind(absl::ToUnixNanos(now))
+      .Run();
+}
+
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadUnverifiedSince(Connection& connection,
+                                                                absl::Time since, int limit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("SELECT id, step FROM checkpoints JOIN jobs ON job = number"
+                         " WHERE COALESCE(verify_time, checkpoints.create_time) < ?1"
+                         " ORDER BY COALESCE(verify_time, checkpoints.create_time) LIMIT ?2"));
+  statement.Bind(absl::ToUnixNanos(since)).Bind(static_cast<int64_t>(limit));
+  return CheckpointsNamedBy(connection, statement);
+}
+
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadDamagedCheckpoints(Connection& connection,
+                                                                   int limit) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("SELECT id, step FROM checkpoints JOIN jobs ON job ="
+                                            " number WHERE damage != '' ORDER BY job LIMIT ?1"));
+  statement.Bind(static_cast<int64_t>(limit));
+  return CheckpointsNamedBy(connection, statement);
+}
+
+absl::Status RemoveUnneededCheckpoint(Connection& connection, const StoredJob& job, int64_t step) {
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
+                         ReadCheckpoints(connection, job.record.id));
+  const auto usable = [](const v1::Checkpoint& checkpoint) { return checkpoint.damage().empty(); };
+  const auto newest = std::find_if(all.rbegin(), all.rend(), usable);
+  if (!IsFinal(job.record.job.state()) && newest != all.rend() && newest->step() == step) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the checkpoint ", CheckpointId(step), " is the newest of job ", job.record.id,
+                     ", which has not ended and would go on from it; cancel the job first"));
+  }
+  return RemoveCheckpoint(connection, job.number, step, /*even_if_pinned=*/false);
 }
 
 absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step,

@@ -18,12 +18,31 @@ namespace lorsa::server {
 absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
                              const v1::Checkpoint& checkpoint, bool scheduled, absl::Time now);
 
+// Stores the row of a job that was just inserted and never runs, and makes the job ended.
+absl::Status StoreImportedCheckpoint(Connection& connection, const StoredJob& job,
+                                     const v1::Checkpoint& checkpoint, absl::Time now);
+
 // Oldest step first.
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connection,
                                                             absl::string_view job_id);
 
 // Nothing happens to a checkpoint that is not there.
 absl::Status StorePin(Connection& connection, int64_t job, int64_t step, bool pinned);
+
+// What a look at its files found: `damage` is empty if they hold. Nothing happens to a checkpoint
+// that is gone, or was published again with other files.
+absl::Status StoreVerdict(Connection& connection, int64_t job, const v1::Checkpoint& checkpoint,
+                          absl::string_view damage, absl::Time now);
+
+// At most `limit` of those that were not looked at since then; the longest ago first.
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadUnverifiedSince(Connection& connection,
+                                                                absl::Time since, int limit);
+
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadDamagedCheckpoints(Connection& connection,
+                                                                   int limit);
+
+// FAILED_PRECONDITION if it is pinned, or the newest undamaged one of a job that has not ended.
+absl::Status RemoveUnneededCheckpoint(Connection& connection, const StoredJob& job, int64_t step);
 
 // FAILED_PRECONDITION if it is pinned, unless that shall not count.
 absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step,

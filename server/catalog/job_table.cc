@@ -19,8 +19,8 @@ using google::protobuf::util::TimeUtil;
 #define LORSA_JOB_SELECT                                                                    \
   "SELECT number, id, spec, resolved_spec, state, reason, message, jobs.attempt, revision," \
   " create_time, start_time, end_time, not_before, recoveries, boot_id, pid, start_ticks,"  \
-  " (SELECT MAX(step) FROM checkpoints WHERE job = number),"                                \
-  " (SELECT step FROM checkpoints WHERE job = number AND fvu IS NOT NULL"                   \
+  " (SELECT MAX(step) FROM checkpoints WHERE job = number AND damage = ''),"                \
+  " (SELECT step FROM checkpoints WHERE job = number AND fvu IS NOT NULL AND damage = ''"   \
   "  ORDER BY fvu, step DESC LIMIT 1)"                                                      \
   " FROM jobs LEFT JOIN attempts ON attempts.job = number AND attempts.attempt = jobs.attempt "
 

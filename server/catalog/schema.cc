@@ -83,12 +83,16 @@ CREATE TABLE checkpoints (
   fvu REAL,
   scheduled INTEGER NOT NULL,    -- 0 or 1
   pinned INTEGER NOT NULL,       -- 0 or 1
+  damage TEXT NOT NULL DEFAULT '',  -- what the last look at its files found wrong
+  verify_time INTEGER,           -- of that look; null = none since create_time
   PRIMARY KEY (job, step)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX checkpoints_damaged ON checkpoints (job) WHERE damage != '';
 
 CREATE TABLE activation_sets (
   id TEXT PRIMARY KEY,
-  activation_set BLOB NOT NULL   -- ActivationSet
+  activation_set BLOB NOT NULL,  -- ActivationSet
+  quarantined INTEGER NOT NULL DEFAULT 0  -- 0 or 1; as in the message, to be found by
 ) STRICT, WITHOUT ROWID;
 )sql";
 
@@ -99,9 +103,17 @@ ALTER TABLE checkpoints ADD COLUMN scheduled INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE checkpoints ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// Sets of that time say nothing of a state; they are ready.
+constexpr char kUpgradeFrom2[] = R"sql(
+ALTER TABLE checkpoints ADD COLUMN damage TEXT NOT NULL DEFAULT '';
+ALTER TABLE checkpoints ADD COLUMN verify_time INTEGER;
+CREATE INDEX checkpoints_damaged ON checkpoints (job) WHERE damage != '';
+ALTER TABLE activation_sets ADD COLUMN quarantined INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 // kUpgrades[i] makes a catalog of version i + 2 from one of version i + 1. A new version adds its
 // line here and brings kTables up to the same; a test holds the two against each other.
-constexpr const char* kUpgrades[] = {kUpgradeFrom1};
+constexpr const char* kUpgrades[] = {kUpgradeFrom1, kUpgradeFrom2};
 static_assert(std::size(kUpgrades) + 1 == kSchemaVersion);
 
 absl::Status Change(Connection& connection, absl::string_view statements) {

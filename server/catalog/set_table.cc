@@ -5,15 +5,35 @@
 #include "absl/strings/str_cat.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
+#include "server/catalog/job_table.h"
+#include "server/jobs/job_state.h"
 
 namespace lorsa::server {
 namespace {
 
+constexpr int64_t kNoLimit = -1;  // as SQLite has it
+
 absl::StatusOr<v1::ActivationSet> SetFromRow(const Statement& row) {
   v1::ActivationSet set;
-  if (set.ParseFromString(row.Bytes(0))) return set;
+  if (set.ParseFromString(row.Bytes(0))) {
+    // Those stored before there were states.
+    if (set.state() == v1::ACTIVATION_SET_STATE_UNSPECIFIED) {
+      set.set_state(v1::ACTIVATION_SET_STATE_READY);
+    }
+    return set;
+  }
   return absl::DataLossError(
       "catalog: an activation set is damaged; restore the catalog from a backup");
+}
+
+absl::StatusOr<std::vector<v1::ActivationSet>> SetsFromRows(Statement& statement) {
+  std::vector<v1::ActivationSet> sets;
+  while (true) {
+    LORSA_ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return sets;
+    LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, SetFromRow(statement));
+    sets.push_back(std::move(set));
+  }
 }
 
 absl::StatusOr<std::optional<v1::ActivationSet>> FindActivationSet(Connection& connection,
@@ -49,9 +69,54 @@ absl::StatusOr<v1::ActivationSet> StoreActivationSet(Connection& connection,
                                                  existing->path(), "; choose another id"));
   }
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("INSERT INTO activation_sets VALUES (?1, ?2)"));
+                         connection.Prepare("INSERT INTO activation_sets (id, activation_set)"
+                                            " VALUES (?1, ?2)"));
   LORSA_RETURN_IF_ERROR(statement.Bind(id).BindBlob(set.SerializeAsString()).Run());
   return set;
+}
+
+absl::StatusOr<v1::ActivationSet> ChangeActivationSet(
+    Connection& connection, absl::string_view id,
+    const std::function<absl::Status(v1::ActivationSet&)>& change) {
+  LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, ReadActivationSet(connection, id));
+  LORSA_RETURN_IF_ERROR(change(set));
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("UPDATE activation_sets SET activation_set = ?2, quarantined = ?3"
+                         " WHERE id = ?1"));
+  const bool quarantined = set.state() == v1::ACTIVATION_SET_STATE_QUARANTINED;
+  LORSA_RETURN_IF_ERROR(statement.Bind(id)
+                            .BindBlob(set.SerializeAsString())
+                            .Bind(static_cast<int64_t>(quarantined))
+                            .Run());
+  return set;
+}
+
+absl::StatusOr<std::vector<std::string>> ReadJobsUsing(Connection& connection,
+                                                       absl::string_view set_id) {
+  std::vector<std::string> ids;
+  for (int state = v1::JOB_STATE_QUEUED; state < v1::JobState_ARRAYSIZE; ++state) {
+    if (IsFinal(static_cast<v1::JobState>(state))) continue;
+    LORSA_ASSIGN_OR_RETURN(const std::vector<JobRecord> jobs,
+                           ReadJobsInState(connection, static_cast<v1::JobState>(state), kNoLimit));
+    for (const JobRecord& job : jobs) {
+      if (job.job.resolved_spec().activation_set() == set_id) ids.push_back(job.id);
+    }
+  }
+  return ids;
+}
+
+absl::Status RemoveActivationSet(Connection& connection, absl::string_view id) {
+  LORSA_RETURN_IF_ERROR(ReadActivationSet(connection, id).status());
+  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> users, ReadJobsUsing(connection, id));
+  if (!users.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "activation set ", id, " is used by ", users.size(), " jobs that have not ended, such as ",
+        users.front(), "; cancel them or wait for their end"));
+  }
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("DELETE FROM activation_sets WHERE id = ?1"));
+  return statement.Bind(id).Run();
 }
 
 absl::StatusOr<v1::ActivationSet> ReadActivationSet(Connection& connection, absl::string_view id) {
@@ -68,13 +133,16 @@ absl::StatusOr<std::vector<v1::ActivationSet>> ReadActivationSets(Connection& co
                          connection.Prepare("SELECT activation_set FROM activation_sets"
                                             " WHERE id > ?1 ORDER BY id LIMIT ?2"));
   statement.Bind(after_id).Bind(static_cast<int64_t>(limit));
-  std::vector<v1::ActivationSet> sets;
-  while (true) {
-    LORSA_ASSIGN_OR_RETURN(const bool row, statement.Step());
-    if (!row) return sets;
-    LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, SetFromRow(statement));
-    sets.push_back(std::move(set));
-  }
+  return SetsFromRows(statement);
+}
+
+absl::StatusOr<std::vector<v1::ActivationSet>> ReadQuarantinedSets(Connection& connection,
+                                                                   int limit) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("SELECT activation_set FROM activation_sets"
+                                            " WHERE quarantined = 1 ORDER BY id LIMIT ?1"));
+  statement.Bind(static_cast<int64_t>(limit));
+  return SetsFromRows(statement);
 }
 
 }  // namespace lorsa::server

@@ -2,6 +2,8 @@
 #ifndef LORSA_SERVER_CATALOG_SET_TABLE_H_
 #define LORSA_SERVER_CATALOG_SET_TABLE_H_
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,6 +20,22 @@ absl::StatusOr<v1::ActivationSet> ReadActivationSet(Connection& connection, absl
 absl::StatusOr<std::vector<v1::ActivationSet>> ReadActivationSets(Connection& connection,
                                                                   absl::string_view after_id,
                                                                   int limit);
+
+absl::StatusOr<std::vector<v1::ActivationSet>> ReadQuarantinedSets(Connection& connection,
+                                                                   int limit);
+
+// Reads the set, lets `change` alter it, stores it and returns it. An error of `change` is handed
+// on.
+absl::StatusOr<v1::ActivationSet> ChangeActivationSet(
+    Connection& connection, absl::string_view id,
+    const std::function<absl::Status(v1::ActivationSet&)>& change);
+
+// FAILED_PRECONDITION naming a job that trains on it and has not ended.
+absl::Status RemoveActivationSet(Connection& connection, absl::string_view id);
+
+// Ids of jobs that train on the set and have not ended.
+absl::StatusOr<std::vector<std::string>> ReadJobsUsing(Connection& connection,
+                                                       absl::string_view set_id);
 
 }  // namespace lorsa::server
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/jobs/job_state.h"
@@ -79,6 +80,18 @@ std::optional<v1::JobState> StateAfter(v1::WorkerOutcome::Kind kind, v1::JobStat
   }
 }
 
+// `change`, unless the job is being paused because its set is damaged, and comes to that.
+JobChange OrQuarantined(const JobRecord& job, JobChange change) {
+  const bool stops = change.state == v1::JOB_STATE_PAUSED || change.state == v1::JOB_STATE_FAILED;
+  if (job.job.state() != v1::JOB_STATE_PAUSING || job.job.reason() != kSetQuarantined || !stops) {
+    return change;
+  }
+  change.state = v1::JOB_STATE_PAUSED;
+  change.reason = kSetQuarantined;
+  change.message = job.job.message();
+  return change;
+}
+
 bool IsCurrent(const JobRecord& job, int attempt) {
   return job.job.attempt() == attempt && HasWorker(job.job.state());
 }
@@ -95,7 +108,7 @@ absl::Status StaleAttempt(const AttemptKey& attempt) {
 JobDecision LossDecision(int attempt, const Loss& loss, const JobOptions& options) {
   return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
     if (!IsCurrent(job, attempt)) return StaleAttempt({job.id, attempt});
-    return ChangeOnLoss(job, loss, options);
+    return OrQuarantined(job, ChangeOnLoss(job, loss, options));
   };
 }
 
@@ -108,13 +121,13 @@ JobDecision OutcomeDecision(int attempt, const v1::WorkerOutcome& outcome, absl:
       const Loss loss{.cause = absl::StrCat("it left unasked with the outcome ",
                                             v1::WorkerOutcome::Kind_Name(outcome.kind())),
                       .time = now};
-      return ChangeOnLoss(job, loss, options);
+      return OrQuarantined(job, ChangeOnLoss(job, loss, options));
     }
     JobChange change{.state = state};
     change.reason =
         *state == v1::JOB_STATE_QUEUED ? "DRAIN" : Utf8Prefix(outcome.reason(), kMaxReasonBytes);
     change.message = Utf8Prefix(outcome.message(), kMaxMessageBytes);
-    return change;
+    return OrQuarantined(job, std::move(change));
   };
 }
 

@@ -13,6 +13,9 @@
 
 namespace lorsa::server {
 
+// Reason of a job that is PAUSING, or then PAUSED, because its set was found damaged.
+inline constexpr char kSetQuarantined[] = "SET_QUARANTINED";
+
 // A worker that is gone without an outcome.
 struct Loss {
   std::string cause;     // a clause: "its process was killed by signal 9 (Killed)"
@@ -22,7 +25,8 @@ struct Loss {
 
 // What the loss of `attempt` does: RECOVERING with a growing backoff, FAILED once recoveries are
 // used up, PAUSED or CANCELLED if the client wanted it stopped anyway. StaleAttempt if it is not
-// the job's current one.
+// the job's current one. A job that is PAUSING because its set is damaged becomes PAUSED with that
+// reason, also if its worker failed over the damage first; the same holds for OutcomeDecision.
 JobDecision LossDecision(int attempt, const Loss& loss, const JobOptions& options);
 
 // What `outcome` does. One that the worker was not asked for (PAUSED, CANCELLED) counts as a loss.

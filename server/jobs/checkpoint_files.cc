@@ -84,7 +84,18 @@ absl::Status VerifyNoOthers(FileSystem& fs, const std::string& folder,
 
 }  // namespace
 
-absl::StatusOr<std::vector<v1::CheckpointFile>> VerifyCheckpointFiles(
+std::string ManifestSha256(const v1::Checkpoint& checkpoint) {
+  for (const v1::CheckpointFile& file : checkpoint.files()) {
+    if (file.name() == kManifestFile) return file.sha256();
+  }
+  return "";
+}
+
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
+}
+
+absl::StatusOr<std::vector<v1::CheckpointFile>> ReadCheckpointManifest(
     FileSystem& fs, const std::string& folder, const std::string& manifest_sha256) {
   const std::string manifest_path = JoinPath(folder, kManifestFile);
   LORSA_ASSIGN_OR_RETURN(const auto manifest_file, fs.OpenForRead(manifest_path));
@@ -98,16 +109,23 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> VerifyCheckpointFiles(
         absl::StrCat(manifest_path, " has sha256 ", Sha256Hex(text), ", not ", manifest_sha256));
   }
   LORSA_ASSIGN_OR_RETURN(std::vector<v1::CheckpointFile> files, ParseManifestFiles(folder, text));
-  for (const v1::CheckpointFile& file : files) {
-    LORSA_RETURN_IF_ERROR(VerifyFile(fs, folder, file));
-  }
   v1::CheckpointFile& manifest = files.emplace_back();
   manifest.set_name(kManifestFile);
   manifest.set_size_bytes(static_cast<int64_t>(text.size()));
   manifest.set_sha256(manifest_sha256);
-  LORSA_RETURN_IF_ERROR(VerifyNoOthers(fs, folder, files));
   std::sort(files.begin(), files.end(),
             [](const auto& a, const auto& b) { return a.name() < b.name(); });
+  return files;
+}
+
+absl::StatusOr<std::vector<v1::CheckpointFile>> VerifyCheckpointFiles(
+    FileSystem& fs, const std::string& folder, const std::string& manifest_sha256) {
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::CheckpointFile> files,
+                         ReadCheckpointManifest(fs, folder, manifest_sha256));
+  for (const v1::CheckpointFile& file : files) {
+    LORSA_RETURN_IF_ERROR(VerifyFile(fs, folder, file));
+  }
+  LORSA_RETURN_IF_ERROR(VerifyNoOthers(fs, folder, files));
   return files;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_system.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
@@ -13,6 +14,18 @@
 namespace lorsa::server {
 
 inline constexpr char kManifestFile[] = "manifest.json";
+
+// sha256 (hex) of the checkpoint's manifest; empty if it lists none.
+std::string ManifestSha256(const v1::Checkpoint& checkpoint);
+
+// Whether VerifyCheckpointFiles, below, said that files are not as they should be, which no later
+// try changes.
+bool IsDamage(const absl::Status& status);
+
+// The files of `folder` as its manifest lists them, manifest.json included, in order of name: names
+// are valid and sizes not negative, nothing else was looked at. Errors as below.
+absl::StatusOr<std::vector<v1::CheckpointFile>> ReadCheckpointManifest(
+    FileSystem& fs, const std::string& folder, const std::string& manifest_sha256);
 
 // All files of `folder`, manifest.json included, in order of name, after each was read and compared
 // with what the manifest says. `manifest_sha256` (hex) is what the manifest itself must have.

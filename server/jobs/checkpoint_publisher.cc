@@ -15,19 +15,6 @@
 namespace lorsa::server {
 namespace {
 
-// sha256 of the checkpoint's manifest; empty if it lists none.
-std::string ManifestSha256(const v1::Checkpoint& checkpoint) {
-  for (const v1::CheckpointFile& file : checkpoint.files()) {
-    if (file.name() == kManifestFile) return file.sha256();
-  }
-  return "";
-}
-
-// What verification says of files that are not as they should be, and that no later try changes.
-bool IsDamage(const absl::Status& status) {
-  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
-}
-
 // An error that the worker is told is one that may pass, unless it is damage.
 absl::Status RetriableUnlessDamage(const absl::Status& status) {
   if (status.ok() || IsDamage(status) || absl::IsResourceExhausted(status)) return status;
@@ -230,12 +217,28 @@ absl::StatusOr<bool> CheckpointPublisher::RemoveIfDamaged(const AttemptKey& atte
   return true;
 }
 
+absl::Status CheckpointPublisher::Delete(const std::string& job_id, int64_t step) {
+  absl::MutexLock lock(&mu_);
+  LORSA_RETURN_IF_ERROR(env_.catalog.DeleteUnneededCheckpoint(job_id, step));
+  absl::Status removed = MoveToTrash(job_id, CheckpointId(step), CheckpointId(step));
+  if (removed.ok()) {
+    removed = env_.fs.RemoveAll(JoinPath(env_.layout.TrashFolder(job_id), CheckpointId(step)));
+  }
+  if (!removed.ok()) {
+    spdlog::warn("event=checkpoint_files_not_removed job={} step={} error=\"{}\"", job_id, step,
+                 removed.ToString());
+  }
+  env_.watchers.Notify(job_id, kJobEvent);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<std::string>> CheckpointPublisher::PublishedFolders(
     const std::string& job_id) const {
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
                          env_.catalog.ListCheckpoints(job_id));
   std::vector<std::string> folders;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
+    if (!it->damage().empty()) continue;
     folders.push_back(env_.layout.CheckpointFolder(job_id, it->step()));
   }
   return folders;

@@ -55,7 +55,11 @@ class CheckpointPublisher {
   // Whether it was.
   absl::StatusOr<bool> RemoveIfDamaged(const AttemptKey& attempt, int64_t step);
 
-  // Folders of the job's published checkpoints, newest first.
+  // Removes a checkpoint and its files; what of them cannot be removed now, a later 6 does.
+  // FAILED_PRECONDITION for one that is pinned or needed (Catalog::DeleteUnneededCheckpoint).
+  absl::Status Delete(const std::string& job_id, int64_t step);
+
+  // Folders of the job's published checkpoints, newest first, without those known to be damaged.
   absl::StatusOr<std::vector<std::string>> PublishedFolders(const std::string& job_id) const;
 
  private:

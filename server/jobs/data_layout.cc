@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "base/file_system.h"
 
 namespace lorsa::server {
@@ -11,6 +12,12 @@ std::string DataLayout::LockFile() const { return JoinPath(root_, "lock"); }
 std::string DataLayout::EndpointFile() const { return JoinPath(root_, "endpoint"); }
 
 std::string DataLayout::CatalogFile() const { return JoinPath(root_, "catalog.sqlite"); }
+
+std::string DataLayout::SetsFolder() const { return JoinPath(root_, "sets"); }
+
+std::string DataLayout::ImportFolder(absl::string_view job_id) const {
+  return absl::StrCat(JoinPath(root_, "imports"), "/", job_id);
+}
 
 std::string DataLayout::JobFolder(absl::string_view job_id) const {
   return absl::StrCat(JoinPath(root_, "jobs"), "/", job_id);
@@ -54,6 +61,11 @@ std::string DataLayout::DamagedFolder(absl::string_view job_id) const {
 
 std::string DataLayout::RollbacksFile(absl::string_view job_id) const {
   return JoinPath(JobFolder(job_id), "rollbacks.json");
+}
+
+std::string JobIdOfCheckpoint(absl::string_view name) {
+  absl::ConsumePrefix(&name, "jobs/");
+  return std::string(name.substr(0, name.find('/')));
 }
 
 std::string CheckpointId(int64_t step) { return absl::StrFormat("step-%09d", step); }

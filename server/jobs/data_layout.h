@@ -3,6 +3,9 @@
 //   lock                        held by the running server (see base/folder_lock.h)
 //   endpoint                    "host:port" of the running server
 //   catalog.sqlite              see catalog/catalog.h
+//   catalog.sqlite.version-N    copy left when a catalog of version N was upgraded
+//   sets/ID/                    sets that were uploaded (see services/set_uploads.h)
+//   imports/ID/                 checkpoints in the making that are imported as job ID
 //   jobs/ID/
 //     attempts/0001/            one folder per attempt
 //       bootstrap.textproto     WorkerBootstrap, mode 0600: it holds the attempt's token
@@ -33,6 +36,8 @@ class DataLayout {
   std::string LockFile() const;
   std::string EndpointFile() const;
   std::string CatalogFile() const;
+  std::string SetsFolder() const;
+  std::string ImportFolder(absl::string_view job_id) const;
 
   std::string JobFolder(absl::string_view job_id) const;
   std::string AttemptFolder(absl::string_view job_id, int attempt) const;
@@ -52,6 +57,9 @@ class DataLayout {
 
 // "step-000001000": what a checkpoint's folder and resource are called.
 std::string CheckpointId(int64_t step);
+
+// "demo" of jobs/demo/checkpoints/step-000001000, a name that the server made.
+std::string JobIdOfCheckpoint(absl::string_view name);
 
 }  // namespace lorsa::server
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
 #include "server/jobs/job_state.h"
 #include "server/jobs/live_attempts.h"
@@ -19,13 +20,13 @@ absl::Status WrongState(const JobRecord& job, absl::string_view remedy) {
       "WRONG_JOB_STATE", {{"job", job.id}, {"state", state}});
 }
 
-absl::StatusOr<JobChange> PauseDecision(const JobRecord& job) {
-  if (job.job.state() != v1::JOB_STATE_RUNNING) {
-    return WrongState(job, "only a RUNNING job can be paused");
-  }
-  return JobChange{.state = v1::JOB_STATE_PAUSING,
-                   .reason = "PAUSE_REQUESTED",
-                   .message = "the worker was asked to checkpoint and stop"};
+JobDecision PauseDecision(std::string reason, std::string message) {
+  return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
+    if (job.job.state() != v1::JOB_STATE_RUNNING) {
+      return WrongState(job, "only a RUNNING job can be paused");
+    }
+    return JobChange{.state = v1::JOB_STATE_PAUSING, .reason = reason, .message = message};
+  };
 }
 
 absl::StatusOr<JobChange> ResumeDecision(const JobRecord& job) {
@@ -128,7 +129,13 @@ absl::StatusOr<v1::Job> JobManager::Change(absl::string_view id, const JobDecisi
 }
 
 absl::StatusOr<v1::Job> JobManager::PauseJob(absl::string_view id) {
-  return Change(id, PauseDecision);
+  return Change(id,
+                PauseDecision("PAUSE_REQUESTED", "the worker was asked to checkpoint and stop"));
+}
+
+absl::StatusOr<v1::Job> JobManager::PauseForQuarantine(absl::string_view id,
+                                                       absl::string_view problem) {
+  return Change(id, PauseDecision(kSetQuarantined, std::string(problem)));
 }
 
 absl::StatusOr<v1::Job> JobManager::ResumeJob(absl::string_view id) {

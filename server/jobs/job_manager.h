@@ -71,6 +71,9 @@ class JobManager {
   absl::StatusOr<std::vector<v1::Job>> ListJobs(const JobFilter& filter) const;
   // RUNNING → PAUSING; FAILED_PRECONDITION in another state.
   absl::StatusOr<v1::Job> PauseJob(absl::string_view id);
+  // The same, because the set that the job trains on was found damaged: `problem` says how. However
+  // its worker leaves then, the job ends up PAUSED and shows it.
+  absl::StatusOr<v1::Job> PauseForQuarantine(absl::string_view id, absl::string_view problem);
   // PAUSED → QUEUED, behind the others; FAILED_PRECONDITION in another state.
   absl::StatusOr<v1::Job> ResumeJob(absl::string_view id);
   // → CANCELLING, or CANCELLED at once where there is no worker. Changes nothing in a job that is

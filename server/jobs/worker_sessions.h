@@ -40,6 +40,9 @@ class WorkerSessions final : public WorkerTokenVerifier {
   // The stream has ended, for whatever reason. The job goes on: the worker may come back.
   void Disconnected(const AttemptKey& attempt, const WorkerConnection* connection);
 
+  // The one that owns all folders of checkpoints.
+  CheckpointPublisher& publisher() { return publisher_; }
+
  private:
   // The job, RUNNING or further, if the attempt is current.
   absl::StatusOr<JobRecord> BeginSession(const AttemptKey& attempt, const v1::WorkerHello& hello);

@@ -12,13 +12,19 @@ namespace {
 
 // In order of name.
 constexpr MethodRule kRules[] = {
+    {"lorsa.v1.ActivationService.DeleteActivationSet", Access::kAnyone},
     {"lorsa.v1.ActivationService.GetActivationSet", Access::kAnyone},
+    {"lorsa.v1.ActivationService.GetUpload", Access::kAnyone},
     {"lorsa.v1.ActivationService.ListActivationSets", Access::kAnyone},
+    {"lorsa.v1.ActivationService.QuarantineActivationSet", Access::kAnyone},
     {"lorsa.v1.ActivationService.ReadAttentionWeights", Access::kAnyone},
     {"lorsa.v1.ActivationService.RegisterActivationSet", Access::kAnyone},
     {"lorsa.v1.ActivationService.StreamSequences", Access::kAnyone},
+    {"lorsa.v1.ActivationService.UploadShard", Access::kAnyone},
     {"lorsa.v1.ActivationService.VerifyActivationSet", Access::kAnyone},
+    {"lorsa.v1.CheckpointService.DeleteCheckpoint", Access::kAnyone},
     {"lorsa.v1.CheckpointService.GetCheckpoint", Access::kAnyone},
+    {"lorsa.v1.CheckpointService.ImportCheckpoint", Access::kAnyone},
     {"lorsa.v1.CheckpointService.ListCheckpoints", Access::kAnyone},
     {"lorsa.v1.CheckpointService.PinCheckpoint", Access::kAnyone},
     {"lorsa.v1.CheckpointService.ReadFile", Access::kAnyone},

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/time_util.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
+#include <spdlog/spdlog.h>
 
 #include <utility>
 #include <vector>
@@ -66,18 +67,28 @@ absl::StatusOr<store::StreamOptions> OptionsOf(const v1::StreamSequencesRequest&
   return options;
 }
 
-// A SequenceMessageSource that holds its slot as long as it lives.
-class SlottedSequences final : public StreamSource<grpc::ByteBuffer> {
+// A SequenceMessageSource that holds its slot as long as it lives, and hands errors through
+// `note_error`, which may add to what is known of the set, before the client hears of them.
+class WatchedSequences final : public StreamSource<grpc::ByteBuffer> {
  public:
-  SlottedSequences(std::shared_ptr<void> slot, const store::Manifest& manifest,
-                   std::unique_ptr<store::SequenceStream> stream)
-      : slot_(std::move(slot)), source_(manifest, std::move(stream)) {}
-  absl::StatusOr<Pulled> Next(grpc::ByteBuffer& message) override { return source_.Next(message); }
+  using NoteError = std::function<absl::Status(absl::Status)>;
+
+  WatchedSequences(std::shared_ptr<void> slot, const store::Manifest& manifest,
+                   std::unique_ptr<store::SequenceStream> stream, NoteError note_error)
+      : slot_(std::move(slot)),
+        source_(manifest, std::move(stream)),
+        note_error_(std::move(note_error)) {}
+  absl::StatusOr<Pulled> Next(grpc::ByteBuffer& message) override {
+    absl::StatusOr<Pulled> pulled = source_.Next(message);
+    if (!pulled.ok()) return note_error_(pulled.status());
+    return pulled;
+  }
   void Cancel() override { source_.Cancel(); }
 
  private:
   const std::shared_ptr<void> slot_;
   SequenceMessageSource source_;
+  const NoteError note_error_;
 };
 
 }  // namespace
@@ -140,10 +151,10 @@ ActivationService::Source<v1::RegisterActivationSetResponse> ActivationService::
     const v1::RegisterActivationSetRequest& request, Waker waker) {
   const std::string& id = request.activation_set_id();
   LORSA_RETURN_IF_ERROR(ForField(ValidateId("activation set id", id), "activation_set_id"));
-  LORSA_ASSIGN_OR_RETURN(std::string folder, env_.roots.Resolve(request.path()));
+  LORSA_ASSIGN_OR_RETURN(const Place place, PlaceOf(request));
   // Known before the long pass; CreateActivationSet decides after it.
   const absl::StatusOr<v1::ActivationSet> taken = env_.catalog.GetActivationSet(id);
-  if (taken.ok() && taken->path() != folder) {
+  if (taken.ok() && taken->path() != place.folder) {
     return WithReason(absl::AlreadyExistsError(absl::StrCat("activation set '", id,
                                                             "' is registered with the folder ",
                                                             taken->path(), ": choose another id")),
@@ -151,20 +162,34 @@ ActivationService::Source<v1::RegisterActivationSetResponse> ActivationService::
   }
   return std::make_unique<SetPass<v1::RegisterActivationSetResponse>>(
       registrations_, std::move(waker), env_.now,
-      [this, id, folder](const store::ProgressFunction& progress) {
-        return Register(id, folder, progress);
+      [this, id, place](const store::ProgressFunction& progress) {
+        return Register(id, place, progress);
       });
 }
 
+absl::StatusOr<ActivationService::Place> ActivationService::PlaceOf(
+    const v1::RegisterActivationSetRequest& request) {
+  if (!request.path().empty()) {
+    LORSA_ASSIGN_OR_RETURN(const std::string folder, env_.roots.Resolve(request.path()));
+    return Place{.folder = folder};
+  }
+  LORSA_RETURN_IF_ERROR(env_.uploads.CheckComplete(request.activation_set_id()));
+  return Place{.folder = env_.uploads.Folder(request.activation_set_id()), .uploaded = true};
+}
+
 absl::StatusOr<v1::RegisterActivationSetResponse> ActivationService::Register(
-    const std::string& id, const std::string& folder, const store::ProgressFunction& progress) {
-  LORSA_RETURN_IF_ERROR(store::SealSet(env_.fs, folder, Rfc3339(env_.now()), progress).status());
-  LORSA_ASSIGN_OR_RETURN(auto opened, store::ActivationSet::Open(env_.fs, folder));
+    const std::string& id, const Place& place, const store::ProgressFunction& progress) {
+  LORSA_RETURN_IF_ERROR(
+      store::SealSet(env_.fs, place.folder, Rfc3339(env_.now()), progress).status());
+  LORSA_ASSIGN_OR_RETURN(auto opened, store::ActivationSet::Open(env_.fs, place.folder));
   v1::ActivationSet set = DescribeSet(opened->manifest(), id);
-  set.set_path(folder);
+  set.set_path(place.folder);
+  set.set_uploaded(place.uploaded);
+  set.set_state(v1::ACTIVATION_SET_STATE_READY);
   set.set_manifest_sha256(opened->manifest_sha256());
   *set.mutable_register_time() =
       google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(env_.now()));
+  *set.mutable_verify_time() = set.register_time();
   v1::RegisterActivationSetResponse response;
   LORSA_ASSIGN_OR_RETURN(*response.mutable_activation_set(), env_.catalog.CreateActivationSet(set));
   return response;
@@ -190,6 +215,7 @@ absl::StatusOr<v1::VerifyActivationSetResponse> ActivationService::Verify(
   if (manifest_sha256.ok() && *manifest_sha256 != set.manifest_sha256()) {
     report.problems.push_back(manifest + " is not the one that was registered");
   }
+  LORSA_RETURN_IF_ERROR(env_.quarantine.Record(set, report.problems).status());
   v1::VerifyActivationSetResponse response;
   v1::VerificationReport& message = *response.mutable_report();
   message.set_ok(report.ok());
@@ -213,9 +239,15 @@ ActivationService::Source<grpc::ByteBuffer> ActivationService::OpenSequences(
                                        "server serves at once: try again later")),
                       "TOO_MANY_STREAMS");
   }
-  LORSA_ASSIGN_OR_RETURN(auto set, open_sets_.Get(registered));
+  LORSA_RETURN_IF_ERROR(RefuseIfQuarantined(registered));
+  auto opened = open_sets_.Get(registered);
+  LORSA_RETURN_IF_ERROR(NoteDamage(registered, opened.status()));
+  const auto set = *std::move(opened);
   LORSA_ASSIGN_OR_RETURN(auto stream, store::SequenceStream::Open(set, options));
-  return std::make_unique<SlottedSequences>(std::move(slot), set->manifest(), std::move(stream));
+  return std::make_unique<WatchedSequences>(std::move(slot), set->manifest(), std::move(stream),
+                                            [this, registered](absl::Status status) {
+                                              return NoteDamage(registered, std::move(status));
+                                            });
 }
 
 ActivationService::Source<v1::FileChunk> ActivationService::OpenAttentionWeights(
@@ -233,6 +265,107 @@ ActivationService::Source<v1::FileChunk> ActivationService::OpenAttentionWeights
   return FileChunkSource::Open(env_.fs, {.path = JoinPath(set->folder(), weights->file),
                                          .size = weights->bytes,
                                          .sha256 = weights->sha256});
+}
+
+grpc::ServerUnaryReactor* ActivationService::QuarantineActivationSet(
+    grpc::CallbackServerContext* context, const v1::QuarantineActivationSetRequest* request,
+    v1::ActivationSet* response) {
+  return ServeUnary(env_.runtime, "lorsa.v1.ActivationService.QuarantineActivationSet", context,
+                    request, response, [this](const auto& request, auto& response) {
+                      return Quarantine(request, response);
+                    });
+}
+
+absl::Status ActivationService::Quarantine(const v1::QuarantineActivationSetRequest& request,
+                                           v1::ActivationSet& response) {
+  if (request.reason().empty() || request.reason().size() > kMaxProblemBytes) {
+    return InvalidField(
+        "reason", absl::StrCat("must say what is wrong, in 1 to ", kMaxProblemBytes, " bytes"));
+  }
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set, Find(request.name()));
+  LORSA_ASSIGN_OR_RETURN(response, env_.quarantine.Impose(set, {request.reason()}));
+  return absl::OkStatus();
+}
+
+absl::Status ActivationService::RefuseIfQuarantined(const v1::ActivationSet& set) {
+  if (set.state() != v1::ACTIVATION_SET_STATE_QUARANTINED) return absl::OkStatus();
+  env_.quarantine.PauseJobs(set);
+  return WithReason(absl::FailedPreconditionError(
+                        absl::StrCat(set.name(), " is quarantined: ",
+                                     set.problems().empty() ? "it is damaged" : set.problems(0),
+                                     "; restore the file and verify the set")),
+                    "SET_QUARANTINED", {{"activation_set", set.name()}});
+}
+
+absl::Status ActivationService::NoteDamage(const v1::ActivationSet& set, absl::Status status) {
+  if (absl::IsDataLoss(status)) {
+    const absl::Status imposed =
+        env_.quarantine.Impose(set, {std::string(status.message())}).status();
+    if (!imposed.ok()) {
+      spdlog::warn("event=quarantine_failed set={} error=\"{}\"", set.name(), imposed.ToString());
+    }
+  }
+  return status;
+}
+
+grpc::ServerUnaryReactor* ActivationService::DeleteActivationSet(
+    grpc::CallbackServerContext* context, const v1::DeleteActivationSetRequest* request,
+    google::protobuf::Empty* response) {
+  return ServeUnary(env_.runtime, "lorsa.v1.ActivationService.DeleteActivationSet", context,
+                    request, response,
+                    [this](const auto& request, auto&) { return Delete(request); });
+}
+
+// First the set is forgotten, then its files are removed: what a crash leaves of them is an upload
+// that nobody registered, which may be deleted by the same name.
+absl::Status ActivationService::Delete(const v1::DeleteActivationSetRequest& request) {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, SetId(request.name()));
+  const absl::StatusOr<v1::ActivationSet> set = env_.catalog.GetActivationSet(id);
+  if (absl::IsNotFound(set.status())) {
+    LORSA_ASSIGN_OR_RETURN(const v1::Upload upload, env_.uploads.Describe(id));
+    if (upload.files().empty()) return set.status();
+    return env_.uploads.Remove(id);
+  }
+  LORSA_RETURN_IF_ERROR(set.status());
+  const absl::Status deleted = env_.catalog.DeleteActivationSet(id);
+  if (absl::IsFailedPrecondition(deleted)) {
+    return WithReason(deleted, "SET_IN_USE", {{"activation_set", id}});
+  }
+  LORSA_RETURN_IF_ERROR(deleted);
+  return set->uploaded() ? env_.uploads.Remove(id) : absl::OkStatus();
+}
+
+grpc::ServerReadReactor<v1::UploadShardRequest>* ActivationService::UploadShard(
+    grpc::CallbackServerContext* context, v1::UploadedFile* response) {
+  return ServeClientStream<v1::UploadShardRequest, v1::UploadedFile>(
+      env_.runtime, "lorsa.v1.ActivationService.UploadShard", context, response, [this] {
+        return MakeUploadSink([this](const v1::UploadStart& start) { return Receive(start); });
+      });
+}
+
+absl::StatusOr<std::unique_ptr<SetUploads::Sink>> ActivationService::Receive(
+    const v1::UploadStart& start) {
+  LORSA_RETURN_IF_ERROR(CheckUploadStart(start));
+  const std::string& id = start.activation_set_id();
+  if (env_.catalog.GetActivationSet(id).ok()) {
+    return WithReason(absl::AlreadyExistsError(absl::StrCat("activation set '", id,
+                                                            "' is registered: choose another id")),
+                      "ACTIVATION_SET_EXISTS", {{"activation_set", id}});
+  }
+  return env_.uploads.Receive(start);
+}
+
+grpc::ServerUnaryReactor* ActivationService::GetUpload(grpc::CallbackServerContext* context,
+                                                       const v1::GetUploadRequest* request,
+                                                       v1::Upload* response) {
+  return ServeUnary(
+      env_.runtime, "lorsa.v1.ActivationService.GetUpload", context, request, response,
+      [this](const auto& request, auto& response) -> absl::Status {
+        const std::string& id = request.activation_set_id();
+        LORSA_RETURN_IF_ERROR(ForField(ValidateId("activation set id", id), "activation_set_id"));
+        LORSA_ASSIGN_OR_RETURN(response, env_.uploads.Describe(id));
+        return absl::OkStatus();
+      });
 }
 
 absl::Status ActivationService::List(const v1::ListActivationSetsRequest& request,

@@ -18,6 +18,8 @@
 #include "server/rpc/server_stream.h"
 #include "server/services/activation_roots.h"
 #include "server/services/open_sets.h"
+#include "server/services/set_quarantine.h"
+#include "server/services/set_uploads.h"
 #include "server/services/stream_slots.h"
 
 namespace lorsa::server {
@@ -28,6 +30,8 @@ struct ActivationServiceEnvironment {
   FileSystem& fs;
   ActivationRoots roots;
   std::function<absl::Time()> now;  // thread-safe
+  SetQuarantine& quarantine;
+  SetUploads& uploads;
   // Open at once; each takes up to 32 MiB and its reader threads.
   int max_sequence_streams = 64;
 };
@@ -56,6 +60,17 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
   grpc::ServerWriteReactor<v1::FileChunk>* ReadAttentionWeights(
       grpc::CallbackServerContext* context,
       const v1::ReadAttentionWeightsRequest* request) override;
+  grpc::ServerUnaryReactor* QuarantineActivationSet(
+      grpc::CallbackServerContext* context, const v1::QuarantineActivationSetRequest* request,
+      v1::ActivationSet* response) override;
+  grpc::ServerUnaryReactor* DeleteActivationSet(grpc::CallbackServerContext* context,
+                                                const v1::DeleteActivationSetRequest* request,
+                                                google::protobuf::Empty* response) override;
+  grpc::ServerReadReactor<v1::UploadShardRequest>* UploadShard(grpc::CallbackServerContext* context,
+                                                               v1::UploadedFile* response) override;
+  grpc::ServerUnaryReactor* GetUpload(grpc::CallbackServerContext* context,
+                                      const v1::GetUploadRequest* request,
+                                      v1::Upload* response) override;
 
  private:
   template <typename Response>
@@ -69,11 +84,28 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
   Source<grpc::ByteBuffer> OpenSequences(const grpc::ByteBuffer& request);
   Source<v1::FileChunk> OpenAttentionWeights(const v1::ReadAttentionWeightsRequest& request);
 
+  // Where the files of a set to be registered lie.
+  struct Place {
+    std::string folder;
+    bool uploaded = false;
+  };
+  absl::StatusOr<Place> PlaceOf(const v1::RegisterActivationSetRequest& request);
+
   // The passes themselves, minutes long.
   absl::StatusOr<v1::RegisterActivationSetResponse> Register(
-      const std::string& id, const std::string& folder, const store::ProgressFunction& progress);
+      const std::string& id, const Place& place, const store::ProgressFunction& progress);
   absl::StatusOr<v1::VerifyActivationSetResponse> Verify(const v1::ActivationSet& set,
                                                          const store::ProgressFunction& progress);
+
+  absl::Status Quarantine(const v1::QuarantineActivationSetRequest& request,
+                          v1::ActivationSet& response);
+  absl::Status Delete(const v1::DeleteActivationSetRequest& request);
+  // What UploadShard does with the message that names the file.
+  absl::StatusOr<std::unique_ptr<SetUploads::Sink>> Receive(const v1::UploadStart& start);
+  // FAILED_PRECONDITION (SET_QUARANTINED), and jobs that began to train on it since are paused.
+  absl::Status RefuseIfQuarantined(const v1::ActivationSet& set);
+  // `status`, after the set was quarantined if that says that it is damaged.
+  absl::Status NoteDamage(const v1::ActivationSet& set, absl::Status status);
 
   absl::Status List(const v1::ListActivationSetsRequest& request,
                     v1::ListActivationSetsResponse& response);

@@ -48,6 +48,8 @@ class ActivationServiceTest : public ServicesTest {
                                      .fs = fs_,
                                      .roots = ActivationRoots::Create({Path("sets")}).value(),
                                      .now = [this] { return now_.load(); },
+                                     .quarantine = quarantine_,
+                                     .uploads = uploads_,
                                      .max_sequence_streams = 2});
     Serve({service_.get()});
     stub_ = v1::ActivationService::NewStub(channel_);
@@ -153,6 +155,9 @@ class ActivationServiceTest : public ServicesTest {
   const store::Manifest description_ =
       store::TestDescription(store::ElementType::kBFloat16, 16, 64);
   std::atomic<absl::Time> now_ = kStart;
+  SetQuarantine quarantine_{*catalog_, [this] { return now_.load(); },
+                            [](const auto&, const auto&) {}};
+  SetUploads uploads_{fs_, Path("sets"), 0};
   std::unique_ptr<ActivationService> service_;
   std::unique_ptr<v1::ActivationService::Stub> stub_;
 };

@@ -26,8 +26,14 @@ struct Download {
 class CheckpointServiceTest : public ServicesTest {
  protected:
   CheckpointServiceTest() {
-    service_ = std::make_unique<CheckpointService>(CheckpointServiceEnvironment{
-        .runtime = runtime_, .catalog = *catalog_, .fs = fs_, .layout = *layout_});
+    service_ = std::make_unique<CheckpointService>(
+        CheckpointServiceEnvironment{.runtime = runtime_,
+                                     .catalog = *catalog_,
+                                     .fs = fs_,
+                                     .layout = *layout_,
+                                     .publisher = publisher_,
+                                     .roots = ActivationRoots::Create({folder_}).value(),
+                                     .now = absl::Now});
     Serve({service_.get()});
     stub_ = v1::CheckpointService::NewStub(channel_);
     for (int64_t i = 0; i < 2 * kMebibyte + 1000; ++i) {
@@ -87,6 +93,14 @@ class CheckpointServiceTest : public ServicesTest {
     return (stub_.get()->*method)(&context, request, &checkpoint);
   }
 
+  grpc::Status Delete(const std::string& name) {
+    grpc::ClientContext context;
+    v1::DeleteCheckpointRequest request;
+    request.set_name(name);
+    google::protobuf::Empty nothing;
+    return stub_->DeleteCheckpoint(&context, request, &nothing);
+  }
+
   static v1::ReadFileRequest Request(int64_t offset, int64_t limit,
                                      const std::string& file = "lorsa.safetensors") {
     v1::ReadFileRequest request;
@@ -117,6 +131,7 @@ class CheckpointServiceTest : public ServicesTest {
     return layout_->CheckpointFolder("demo", 100) + "/lorsa.safetensors";
   }
 
+  CheckpointPublisher publisher_{Jobs()};
   std::string weights_;
   std::unique_ptr<CheckpointService> service_;
   std::unique_ptr<v1::CheckpointService::Stub> stub_;
@@ -147,6 +162,116 @@ TEST_F(CheckpointServiceTest, ListsOldestFirstAndKnowsBestAndLatest) {
   EXPECT_EQ(checkpoint.step(), 300);
   ASSERT_TRUE(Get("jobs/demo/checkpoints/step-000000100", checkpoint).ok());
   EXPECT_EQ(checkpoint.files_size(), 2);
+}
+
+TEST_F(CheckpointServiceTest, ListsInPages) {
+  const AttemptKey attempt = RunningJob("demo");
+  for (int64_t step = 1; step <= 5; ++step) Publish(attempt, step * 100, std::nullopt);
+  v1::ListCheckpointsRequest request;
+  request.set_parent("jobs/demo");
+  request.set_page_size(2);
+  std::vector<int64_t> steps;
+  std::vector<int> sizes;
+  do {
+    grpc::ClientContext context;
+    v1::ListCheckpointsResponse response;
+    ASSERT_TRUE(stub_->ListCheckpoints(&context, request, &response).ok());
+    for (const auto& checkpoint : response.checkpoints()) steps.push_back(checkpoint.step());
+    sizes.push_back(response.checkpoints_size());
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(steps, testing::ElementsAre(100, 200, 300, 400, 500));
+  EXPECT_THAT(sizes, testing::ElementsAre(2, 2, 1));
+
+  for (const auto& [size, token] : {std::pair<int, const char*>(-1, ""), {1001, ""}, {1, "x"}}) {
+    grpc::ClientContext context;
+    v1::ListCheckpointsResponse response;
+    request.set_page_size(size);
+    request.set_page_token(token);
+    EXPECT_EQ(stub_->ListCheckpoints(&context, request, &response).error_code(),
+              grpc::StatusCode::INVALID_ARGUMENT);
+  }
+}
+
+TEST_F(CheckpointServiceTest, DeletesWhatIsNeitherPinnedNorNeeded) {
+  const AttemptKey attempt = RunningJob("demo");
+  Publish(attempt, 100, 0.3);
+  Publish(attempt, 200, 0.4);
+  v1::Checkpoint checkpoint;
+  ASSERT_TRUE(Pin(&v1::CheckpointService::Stub::PinCheckpoint,
+                  "jobs/demo/checkpoints/step-000000100", checkpoint)
+                  .ok());
+  grpc::Status status = Delete("jobs/demo/checkpoints/step-000000100");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ReasonIn(status), "CHECKPOINT_PINNED");
+  status = Delete("jobs/demo/checkpoints/step-000000200");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ReasonIn(status), "CHECKPOINT_NEEDED");
+  EXPECT_EQ(Delete("jobs/demo/checkpoints/latest").error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Delete("jobs/demo/checkpoints/step-000000300").error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  EXPECT_TRUE(std::filesystem::exists(WeightsPath()));
+
+  ASSERT_TRUE(Pin(&v1::CheckpointService::Stub::UnpinCheckpoint,
+                  "jobs/demo/checkpoints/step-000000100", checkpoint)
+                  .ok());
+  EXPECT_TRUE(Delete("jobs/demo/checkpoints/step-000000100").ok());
+  EXPECT_FALSE(std::filesystem::exists(layout_->CheckpointFolder("demo", 100)));
+  EXPECT_TRUE(std::filesystem::is_empty(layout_->TrashFolder("demo")));
+  EXPECT_EQ(Get("jobs/demo/checkpoints/step-000000100", checkpoint).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+// What a client has begun to read is that file to its end, or an error: never other bytes.
+TEST_F(CheckpointServiceTest, DeletedOrReplacedWhileBeingReadGivesTheFileOrAnError) {
+  const AttemptKey attempt = RunningJob("demo");
+  Publish(attempt, 100, 0.3);
+  Publish(attempt, 200, 0.4);
+  grpc::ClientContext context;
+  auto reader = stub_->ReadFile(&context, Request(0, 0));
+  v1::FileChunk chunk;
+  ASSERT_TRUE(reader->Read(&chunk));
+  std::string data = chunk.data();
+  ASSERT_TRUE(Delete("jobs/demo/checkpoints/step-000000100").ok());
+  while (reader->Read(&chunk)) data += chunk.data();
+  const grpc::Status status = reader->Finish();
+  EXPECT_TRUE(status.ok() ? data == weights_ : !status.error_message().empty());
+  v1::ReadFileRequest rest = Request(kMebibyte, 0);
+  rest.set_expected_sha256(Sha256Hex(weights_));
+  EXPECT_EQ(Read(rest).status.error_code(), grpc::StatusCode::NOT_FOUND);
+
+  const std::string first = weights_;
+  weights_[5] ^= 1;
+  Publish(attempt, 100, 0.3);  // another one of the same step
+  const Download replaced = Read(rest);
+  EXPECT_EQ(replaced.status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(ReasonIn(replaced.status), "FILE_CHANGED");
+  EXPECT_EQ(replaced.data, "");
+}
+
+TEST_F(CheckpointServiceTest, ADamagedOneIsMarkedAndNeitherBestNorLatest) {
+  const AttemptKey attempt = RunningJob("demo");
+  Publish(attempt, 100, 0.3);
+  Publish(attempt, 200, 0.2);
+  v1::Checkpoint checkpoint;
+  ASSERT_TRUE(Get("jobs/demo/checkpoints/latest", checkpoint).ok());
+  ASSERT_TRUE(catalog_->PutVerdict("demo", checkpoint, "a byte is wrong", absl::Now()).ok());
+  for (const char* alias : {"best", "latest"}) {
+    ASSERT_TRUE(Get(std::string("jobs/demo/checkpoints/") + alias, checkpoint).ok());
+    EXPECT_EQ(checkpoint.step(), 100) << alias;
+    EXPECT_EQ(checkpoint.damage(), "");
+  }
+  ASSERT_TRUE(Get("jobs/demo/checkpoints/step-000000200", checkpoint).ok());
+  EXPECT_EQ(checkpoint.damage(), "a byte is wrong");
+  EXPECT_THAT(publisher_.PublishedFolders("demo").value(),
+              testing::ElementsAre(layout_->CheckpointFolder("demo", 100)));
+  const v1::Job job = catalog_->GetJob("demo")->job;
+  EXPECT_EQ(job.latest_checkpoint(), "jobs/demo/checkpoints/step-000000100");
+  EXPECT_EQ(job.best_checkpoint(), "jobs/demo/checkpoints/step-000000100");
+  // The damaged one is nothing that the job goes on from, the one before is.
+  EXPECT_EQ(ReasonIn(Delete("jobs/demo/checkpoints/step-000000100")), "CHECKPOINT_NEEDED");
+  EXPECT_TRUE(Delete("jobs/demo/checkpoints/step-000000200").ok());
 }
 
 TEST_F(CheckpointServiceTest, RefusesNamesThatAreNotCheckpoints) {

@@ -10,6 +10,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "server/jobs/job_manager.h"
+#include "server/jobs/worker_sessions.h"
 #include "server/services/activation_service.h"
 #include "server/services/checkpoint_service.h"
 #include "server/services/job_service.h"
@@ -40,32 +41,25 @@ class DenyAll final : public Authorizer {
   mutable std::set<std::string> asked_ ABSL_GUARDED_BY(mutex_);
 };
 
-class NoLauncher final : public Launcher {
- public:
-  absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest&) override {
-    return absl::UnimplementedError("nothing is launched here");
-  }
-  ProcessStatus Check(const ProcessIdentity&) override { return {}; }
-  void Kill(const ProcessIdentity&) override {}
-};
-
 class EveryMethodTest : public ServicesTest {
  protected:
   EveryMethodTest()
-      : jobs_({}, {.catalog = *catalog_,
-                   .fs = fs_,
-                   .launcher = launcher_,
-                   .watchers = watchers_,
-                   .layout = *layout_,
-                   .now = absl::Now,
-                   .random_bytes = SystemRandomBytes}),
-        info_(denied_, *catalog_, fs_, {}),
+      : jobs_({}, Jobs()),
+        info_(denied_, *catalog_, fs_, conditions_, {}),
         activations_({.runtime = denied_,
                       .catalog = *catalog_,
                       .fs = fs_,
                       .roots = ActivationRoots::Create({folder_}).value(),
+                      .now = absl::Now,
+                      .quarantine = quarantine_,
+                      .uploads = uploads_}),
+        checkpoints_({.runtime = denied_,
+                      .catalog = *catalog_,
+                      .fs = fs_,
+                      .layout = *layout_,
+                      .publisher = jobs_.sessions().publisher(),
+                      .roots = ActivationRoots::Create({folder_}).value(),
                       .now = absl::Now}),
-        checkpoints_({.runtime = denied_, .catalog = *catalog_, .fs = fs_, .layout = *layout_}),
         job_service_({.runtime = denied_,
                       .jobs = jobs_,
                       .catalog = *catalog_,
@@ -100,9 +94,10 @@ class EveryMethodTest : public ServicesTest {
 
   DenyAll deny_;
   CallRuntime denied_{*executor_, deny_};
-  NoLauncher launcher_;
-  JobWatchHub watchers_;
   JobManager jobs_;
+  SetQuarantine quarantine_{*catalog_, absl::Now, [](const auto&, const auto&) {}};
+  SetUploads uploads_{fs_, folder_, 0};
+  ServerConditions conditions_{absl::Now};
   ServerInfoService info_;
   ActivationService activations_;
   CheckpointService checkpoints_;
@@ -123,7 +118,7 @@ TEST_F(EveryMethodTest, IsAuthorisedUnderItsOwnNameFirst) {
     EXPECT_THAT(deny_.Take(), testing::ElementsAre(name));
     ++methods;
   }
-  EXPECT_EQ(methods, 23);
+  EXPECT_EQ(methods, 29);
 }
 
 }  // namespace

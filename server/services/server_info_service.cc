@@ -32,6 +32,10 @@ absl::Status ServerInfoService::Fill(v1::ServerInfo& info) {
   info.set_queued_jobs(static_cast<int32_t>(queued));
   info.set_max_running_jobs(description_.max_running_jobs);
   info.set_max_message_bytes(description_.max_message_bytes);
+  info.set_disk_reserve_bytes(description_.disk_reserve_bytes);
+  for (v1::ServerCondition& condition : conditions_.All()) {
+    *info.add_conditions() = std::move(condition);
+  }
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "lorsa/v1/server_info_service.grpc.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/rpc/call_runtime.h"
+#include "server/services/server_conditions.h"
 
 namespace lorsa::server {
 
@@ -23,14 +24,19 @@ struct ServerDescription {
   std::string data_folder;
   int max_running_jobs = 1;
   int64_t max_message_bytes = 0;
+  int64_t disk_reserve_bytes = 0;
 };
 
 class ServerInfoService final : public v1::ServerInfoService::CallbackService {
  public:
-  // `catalog` and `fs` outlive the service; the service outlives the gRPC server.
+  // `catalog`, `fs` and `conditions` outlive the service; the service outlives the gRPC server.
   ServerInfoService(CallRuntime runtime, Catalog& catalog, FileSystem& fs,
-                    ServerDescription description)
-      : runtime_(runtime), catalog_(catalog), fs_(fs), description_(std::move(description)) {}
+                    const ServerConditions& conditions, ServerDescription description)
+      : runtime_(runtime),
+        catalog_(catalog),
+        fs_(fs),
+        conditions_(conditions),
+        description_(std::move(description)) {}
 
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest* request,
@@ -42,6 +48,7 @@ class ServerInfoService final : public v1::ServerInfoService::CallbackService {
   const CallRuntime runtime_;
   Catalog& catalog_;
   FileSystem& fs_;
+  const ServerConditions& conditions_;
   const ServerDescription description_;
 };
 

@@ -16,6 +16,7 @@
 #include "base/file_system.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/data_layout.h"
+#include "server/jobs/job_environment.h"
 #include "server/rpc/authorization.h"
 #include "server/rpc/call_runtime.h"
 #include "server/rpc/executor.h"
@@ -30,6 +31,15 @@ class NoWorkers final : public WorkerTokenVerifier {
   }
 };
 
+class NoLauncher final : public Launcher {
+ public:
+  absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest&) override {
+    return absl::UnimplementedError("nothing is launched here");
+  }
+  ProcessStatus Check(const ProcessIdentity&) override { return {}; }
+  void Kill(const ProcessIdentity&) override {}
+};
+
 class ServicesTest : public testing::Test {
  protected:
   ServicesTest() {
@@ -39,6 +49,16 @@ class ServicesTest : public testing::Test {
     layout_ = std::make_unique<DataLayout>(folder_ + "/data");
     std::filesystem::create_directories(layout_->root());
     catalog_ = Catalog::Open(layout_->CatalogFile()).value();
+  }
+
+  // What the parts of server/jobs are set up with.
+  JobEnvironment Jobs() {
+    return {.catalog = *catalog_,
+            .fs = fs_,
+            .launcher = launcher_,
+            .watchers = watchers_,
+            .layout = *layout_,
+            .now = absl::Now};
   }
 
   // Called by the derived test once its services are made.
@@ -68,6 +88,8 @@ class ServicesTest : public testing::Test {
   PosixFileSystem fs_;
   std::unique_ptr<DataLayout> layout_;
   std::unique_ptr<Catalog> catalog_;
+  NoLauncher launcher_;
+  JobWatchHub watchers_;
   NoWorkers tokens_;
   TableAuthorizer authorizer_{MethodRules(), tokens_};
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(4);

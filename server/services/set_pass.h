@@ -1,5 +1,5 @@
-// A pass over all bytes of a set (registering, verifying) as the source of a stream: progress now
-// and then, then the outcome.
+// A pass over many bytes (registering and verifying a set, importing a checkpoint) as the source of
+// a stream: progress now and then, then the outcome.
 #ifndef LORSA_SERVER_SERVICES_SET_PASS_H_
 #define LORSA_SERVER_SERVICES_SET_PASS_H_
 

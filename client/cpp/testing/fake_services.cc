@@ -230,6 +230,28 @@ grpc::Status FakeCheckpointService::ReadFile(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+grpc::Status FakeCheckpointService::DeleteCheckpoint(grpc::ServerContext*,
+                                                     const v1::DeleteCheckpointRequest* request,
+                                                     google::protobuf::Empty*) {
+  v1::Checkpoint checkpoint;
+  const grpc::Status status = FindResource(checkpoints, request->name(), &checkpoint);
+  if (status.ok()) checkpoints.erase(request->name());
+  return status;
+}
+
+grpc::Status FakeCheckpointService::ImportCheckpoint(
+    grpc::ServerContext*, const v1::ImportCheckpointRequest* request,
+    grpc::ServerWriter<v1::ImportCheckpointResponse>* writer) {
+  v1::ImportCheckpointResponse response;
+  response.mutable_progress()->set_bytes_done(50);
+  response.mutable_progress()->set_bytes_total(100);
+  writer->Write(response);
+  *response.mutable_checkpoint() =
+      Add("jobs/" + request->job_id() + "/checkpoints/step-000000000", {});
+  writer->Write(response);
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeActivationService::RegisterActivationSet(
     grpc::ServerContext*, const v1::RegisterActivationSetRequest* request,
     grpc::ServerWriter<v1::RegisterActivationSetResponse>* writer) {
@@ -273,6 +295,69 @@ grpc::Status FakeActivationService::VerifyActivationSet(
   writer->Write(response);
   *response.mutable_report() = report;
   writer->Write(response);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeActivationService::QuarantineActivationSet(
+    grpc::ServerContext*, const v1::QuarantineActivationSetRequest* request,
+    v1::ActivationSet* set) {
+  const grpc::Status status = FindResource(sets, request->name(), set);
+  if (!status.ok()) return status;
+  set->set_state(v1::ACTIVATION_SET_STATE_QUARANTINED);
+  set->add_problems(request->reason());
+  sets[request->name()] = *set;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeActivationService::DeleteActivationSet(
+    grpc::ServerContext*, const v1::DeleteActivationSetRequest* request, google::protobuf::Empty*) {
+  v1::ActivationSet set;
+  const grpc::Status status = FindResource(sets, request->name(), &set);
+  if (status.ok()) sets.erase(request->name());
+  return status;
+}
+
+grpc::Status FakeActivationService::UploadShard(grpc::ServerContext*,
+                                                grpc::ServerReader<v1::UploadShardRequest>* reader,
+                                                v1::UploadedFile* response) {
+  v1::UploadShardRequest message;
+  reader->Read(&message);
+  const v1::UploadStart start = message.start();
+  std::string& bytes = uploaded[start.file()];
+  if (start.offset() != static_cast<int64_t>(bytes.size())) {
+    return DetailedError(grpc::StatusCode::ABORTED, "another offset", "OFFSET_MISMATCH");
+  }
+  while (reader->Read(&message)) {
+    const std::string& data = message.data().data();
+    if (before_piece) {
+      const grpc::Status status = before_piece(data);
+      if (!status.ok()) return status;
+    }
+    if (Crc32c(data) != message.data().crc32c()) {
+      return DetailedError(grpc::StatusCode::DATA_LOSS, "a damaged piece", "DATA_LOSS");
+    }
+    bytes += data;
+    bytes_received += static_cast<int64_t>(data.size());
+  }
+  response->set_file(start.file());
+  response->set_received_bytes(static_cast<int64_t>(bytes.size()));
+  if (static_cast<int64_t>(bytes.size()) < start.size_bytes()) return grpc::Status::OK;
+  if (Sha256Hex(bytes) != start.sha256()) {
+    return DetailedError(grpc::StatusCode::ALREADY_EXISTS, "another file", "ALREADY_EXISTS");
+  }
+  complete.insert(start.file());
+  response->set_complete(true);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeActivationService::GetUpload(grpc::ServerContext*, const v1::GetUploadRequest*,
+                                              v1::Upload* upload) {
+  for (const auto& [name, bytes] : uploaded) {
+    v1::UploadedFile& file = *upload->add_files();
+    file.set_file(name);
+    file.set_received_bytes(static_cast<int64_t>(bytes.size()));
+    file.set_complete(complete.contains(name));
+  }
   return grpc::Status::OK;
 }
 

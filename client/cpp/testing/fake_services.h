@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,6 +92,11 @@ class FakeCheckpointService final : public v1::CheckpointService::Service {
                              v1::Checkpoint*) override;
   grpc::Status ReadFile(grpc::ServerContext*, const v1::ReadFileRequest*,
                         grpc::ServerWriter<v1::FileChunk>*) override;
+  grpc::Status DeleteCheckpoint(grpc::ServerContext*, const v1::DeleteCheckpointRequest*,
+                                google::protobuf::Empty*) override;
+  // Makes jobs/ID/checkpoints/step-000000000 of that id, without files.
+  grpc::Status ImportCheckpoint(grpc::ServerContext*, const v1::ImportCheckpointRequest*,
+                                grpc::ServerWriter<v1::ImportCheckpointResponse>*) override;
 };
 
 class FakeActivationService final : public v1::ActivationService::Service {
@@ -98,6 +104,11 @@ class FakeActivationService final : public v1::ActivationService::Service {
   std::map<std::string, v1::ActivationSet> sets;  // by name
   v1::VerificationReport report;
   grpc::Status register_error;
+  std::map<std::string, std::string> uploaded;  // bytes received of each file
+  std::set<std::string> complete;               // files received whole
+  // Called with each piece's bytes before they are kept; an error breaks the call.
+  std::function<grpc::Status(const std::string&)> before_piece;
+  std::atomic<int64_t> bytes_received = 0;
 
   grpc::Status RegisterActivationSet(
       grpc::ServerContext*, const v1::RegisterActivationSetRequest*,
@@ -108,6 +119,14 @@ class FakeActivationService final : public v1::ActivationService::Service {
                                   v1::ListActivationSetsResponse*) override;
   grpc::Status VerifyActivationSet(grpc::ServerContext*, const v1::VerifyActivationSetRequest*,
                                    grpc::ServerWriter<v1::VerifyActivationSetResponse>*) override;
+  grpc::Status QuarantineActivationSet(grpc::ServerContext*,
+                                       const v1::QuarantineActivationSetRequest*,
+                                       v1::ActivationSet*) override;
+  grpc::Status DeleteActivationSet(grpc::ServerContext*, const v1::DeleteActivationSetRequest*,
+                                   google::protobuf::Empty*) override;
+  grpc::Status UploadShard(grpc::ServerContext*, grpc::ServerReader<v1::UploadShardRequest>*,
+                           v1::UploadedFile*) override;
+  grpc::Status GetUpload(grpc::ServerContext*, const v1::GetUploadRequest*, v1::Upload*) override;
 };
 
 class FakeServerInfoService final : public v1::ServerInfoService::Service {

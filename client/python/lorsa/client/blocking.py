@@ -285,9 +285,14 @@ class Job(JobRecord):
 
     def checkpoints(self) -> list[Checkpoint]:
         """The published checkpoints, oldest step first."""
-        request = checkpoint_service_pb2.ListCheckpointsRequest(parent=self.name)
-        page = self._client.call(self._client.stubs.checkpoint.ListCheckpoints, request)
-        return [Checkpoint(self._client, each) for each in page.checkpoints]
+        request = checkpoint_service_pb2.ListCheckpointsRequest(parent=self.name, page_size=_PAGE)
+        found: list[Checkpoint] = []
+        while True:
+            page = self._client.call(self._client.stubs.checkpoint.ListCheckpoints, request)
+            found.extend(Checkpoint(self._client, each) for each in page.checkpoints)
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
 
     def checkpoint(self, which: str = "best") -> Checkpoint:
         """One of them: "best", "latest" or a folder's name such as step-000001000."""

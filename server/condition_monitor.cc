@@ -1,0 +1,80 @@
+#include "server/condition_monitor.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr auto kInterval = std::chrono::seconds(1);
+
+constexpr int kMaxNamed = 10;  // damaged checkpoints in a message
+
+constexpr const char* kServices[] = {"lorsa.v1.ActivationService", "lorsa.v1.CheckpointService",
+                                     "lorsa.v1.MetricService", "lorsa.v1.ServerInfoService",
+                                     "lorsa.v1.WorkerService"};
+
+// Empty if the disk has enough room. A fixed text, so that it is no other condition at each look.
+std::string DiskMessage(const MonitorEnvironment& env) {
+  const absl::StatusOr<uint64_t> free_bytes = env.fs.FreeBytes(env.data_folder);
+  if (!free_bytes.ok()) return std::string(free_bytes.status().message());
+  if (static_cast<int64_t>(*free_bytes) >= env.disk_reserve_bytes) return "";
+  return absl::StrCat("the disk of ", env.data_folder, " has less than ",
+                      env.disk_reserve_bytes >> 20,
+                      " MiB free: nothing new is started; make room, or lower disk_reserve_bytes");
+}
+
+std::string CatalogMessage(const Catalog& catalog) {
+  const absl::Status status = catalog.CountJobs(v1::JOB_STATE_QUEUED).status();
+  return status.ok() ? "" : std::string(status.message());
+}
+
+std::string DamageMessage(const Catalog& catalog) {
+  const auto sets = catalog.QuarantinedSets();
+  const auto checkpoints = catalog.DamagedCheckpoints(kMaxNamed);
+  if (!sets.ok() || !checkpoints.ok()) return "";  // told by the catalog's own condition
+  std::vector<std::string> names;
+  for (const v1::ActivationSet& set : *sets) names.push_back(set.name());
+  for (const v1::Checkpoint& checkpoint : *checkpoints) names.push_back(checkpoint.name());
+  if (names.empty()) return "";
+  return absl::StrCat("damaged: ", absl::StrJoin(names, ", "),
+                      "; restore the files of a set and verify it; delete a checkpoint, or restore "
+                      "its files and wait for the next look at it");
+}
+
+}  // namespace
+
+void ReportHealth(const ServerConditions& conditions, grpc::HealthCheckServiceInterface& health) {
+  const bool answers = !conditions.Holds(kRecovering) && !conditions.Holds(kDraining) &&
+                       !conditions.Holds(kCatalogUnreadable);
+  const bool starts_jobs = answers && !conditions.Holds(kDiskReserve);
+  for (const char* service : kServices) health.SetServingStatus(service, answers);
+  health.SetServingStatus("lorsa.v1.JobService", starts_jobs);
+  health.SetServingStatus("", starts_jobs);
+  health.SetServingStatus(kStoredDataHealth, !conditions.Holds(kDamagedData));
+}
+
+void LookOnce(const MonitorEnvironment& env) {
+  env.conditions.Set(kDiskReserve, DiskMessage(env));
+  env.conditions.Set(kCatalogUnreadable, CatalogMessage(env.catalog));
+  env.conditions.Set(kDamagedData, DamageMessage(env.catalog));
+  ReportHealth(env.conditions, env.health);
+}
+
+ConditionMonitor::ConditionMonitor(const MonitorEnvironment& environment)
+    : env_(environment), thread_([this](const std::stop_token& stop) {
+        std::mutex mutex;
+        std::condition_variable_any wake;
+        std::unique_lock lock(mutex);
+        while (!stop.stop_requested()) {
+          LookOnce(env_);
+          wake.wait_for(lock, stop, kInterval, [] { return false; });
+        }
+      }) {}
+
+}  // namespace lorsa::server

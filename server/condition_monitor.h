@@ -1,0 +1,53 @@
+// Looks once a second at the disk, the catalog and what is known of damage, says what is wrong, and
+// keeps the answers of grpc.health.v1 in step.
+#ifndef LORSA_SERVER_CONDITION_MONITOR_H_
+#define LORSA_SERVER_CONDITION_MONITOR_H_
+
+#include <grpcpp/health_check_service_interface.h>
+
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "base/file_system.h"
+#include "server/catalog/catalog.h"
+#include "server/services/server_conditions.h"
+
+namespace lorsa::server {
+
+// Asked for in place of a service, it is NOT_SERVING while damage of stored data is known.
+inline constexpr char kStoredDataHealth[] = "lorsa.v1.StoredData";
+
+// What the health service says of `conditions`, and from now on whoever watches it hears:
+//   each service        NOT_SERVING while recovering, draining or the catalog cannot be read
+//   "" and JobService   besides, while the disk is nearly full: no job can start, what is there can
+//                       be read
+//   kStoredDataHealth   NOT_SERVING while damage is known
+void ReportHealth(const ServerConditions& conditions, grpc::HealthCheckServiceInterface& health);
+
+struct MonitorEnvironment {
+  const Catalog& catalog;
+  FileSystem& fs;
+  ServerConditions& conditions;
+  grpc::HealthCheckServiceInterface& health;
+  std::string data_folder;
+  int64_t disk_reserve_bytes = 0;
+};
+
+// One look: sets DISK_RESERVE, CATALOG_UNREADABLE and DAMAGED_DATA, or takes them off, and reports.
+void LookOnce(const MonitorEnvironment& environment);
+
+// Looks once a second, on a thread of its own, as long as it lives.
+class ConditionMonitor {
+ public:
+  // All of the environment outlives this.
+  explicit ConditionMonitor(const MonitorEnvironment& environment);
+
+ private:
+  const MonitorEnvironment env_;
+  std::jthread thread_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_CONDITION_MONITOR_H_

@@ -1,0 +1,139 @@
+// The reactor of client-streaming methods: messages from the client are handled one after the other
+// on the executor, the next one being read only then, which is the back-pressure; one answer ends
+// the call.
+#ifndef LORSA_SERVER_RPC_CLIENT_STREAM_H_
+#define LORSA_SERVER_RPC_CLIENT_STREAM_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/rpc/call_runtime.h"
+#include "server/rpc/errors.h"
+
+namespace lorsa::server {
+
+// What is done with the messages of one call. All methods run on the executor, one at a time; it is
+// destroyed there too, before the call ends.
+template <typename Request, typename Response>
+class StreamSink {
+ public:
+  virtual ~StreamSink() = default;
+  // An error ends the call with it; the rest is not read.
+  virtual absl::Status OnMessage(const Request& message) = 0;
+  // The client sends no more: the answer. It may have left rather than sent all, so what it sent is
+  // to be held against what it announced.
+  virtual absl::StatusOr<Response> Finish() = 0;
+};
+
+template <typename Request, typename Response>
+using SinkOpener = std::function<absl::StatusOr<std::unique_ptr<StreamSink<Request, Response>>>()>;
+
+// One call: a chain, open → read → handle → read → … → finish, of which one link exists at any
+// time. Owned by itself until OnDone and by the task under way.
+template <typename Request, typename Response>
+class ClientStream final : public grpc::ServerReadReactor<Request>,
+                           public std::enable_shared_from_this<ClientStream<Request, Response>> {
+ public:
+  ClientStream(const CallRuntime& runtime, absl::string_view method,
+               grpc::CallbackServerContext* context, Response* response,
+               SinkOpener<Request, Response> open)
+      : runtime_(runtime),
+        method_(method),
+        context_(context),
+        response_(response),
+        open_(std::move(open)) {}
+
+  void Start() {
+    self_ = this->shared_from_this();
+    Schedule([](ClientStream& stream) { stream.Open(); });
+  }
+
+  // After the last message, and when the client vanished.
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      Schedule([](ClientStream& stream) { stream.Handle(); });
+    } else {
+      Schedule([](ClientStream& stream) { stream.End(); });
+    }
+  }
+
+  void OnCancel() override { cancelled_ = true; }
+
+  void OnDone() override { self_.reset(); }
+
+ private:
+  template <typename Step>
+  void Schedule(Step step) {
+    runtime_.executor.Schedule([stream = this->shared_from_this(), step] { step(*stream); });
+  }
+
+  void Open() {
+    if (absl::Status status = OpenSink(); !status.ok()) return Finish(std::move(status));
+    this->StartRead(&message_);
+  }
+
+  absl::Status OpenSink() {
+    absl::StatusOr<Caller> caller = AdmitCall(runtime_, method_, *context_);
+    if (!caller.ok()) return std::move(caller).status();
+    auto sink = open_();
+    if (!sink.ok()) return std::move(sink).status();
+    sink_ = *std::move(sink);
+    return absl::OkStatus();
+  }
+
+  void Handle() {
+    if (absl::Status status = sink_->OnMessage(message_); !status.ok()) {
+      return Finish(std::move(status));
+    }
+    this->StartRead(&message_);
+  }
+
+  void End() {
+    if (cancelled_) return Finish(absl::CancelledError("the client cancelled the call"));
+    absl::StatusOr<Response> response = sink_->Finish();
+    if (response.ok()) *response_ = *std::move(response);
+    Finish(response.status());
+  }
+
+  void Finish(const absl::Status& status) {
+    sink_.reset();
+    open_ = nullptr;
+    grpc::ServerReadReactor<Request>::Finish(ToGrpcStatus(status));
+  }
+
+  const CallRuntime runtime_;
+  const absl::string_view method_;
+  grpc::CallbackServerContext* const context_;
+  Response* const response_;
+  SinkOpener<Request, Response> open_;
+  std::unique_ptr<StreamSink<Request, Response>> sink_;
+  Request message_;
+  std::atomic<bool> cancelled_ = false;
+  std::shared_ptr<ClientStream> self_;
+};
+
+// A client-streaming RPC: `open` is called on the executor once the caller is authorised, and
+// returns what handles the messages. `method` is a literal.
+template <typename Request, typename Response>
+grpc::ServerReadReactor<Request>* ServeClientStream(const CallRuntime& runtime,
+                                                    absl::string_view method,
+                                                    grpc::CallbackServerContext* context,
+                                                    Response* response,
+                                                    SinkOpener<Request, Response> open) {
+  auto stream = std::make_shared<ClientStream<Request, Response>>(runtime, method, context,
+                                                                  response, std::move(open));
+  stream->Start();
+  return stream.get();
+}
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_RPC_CLIENT_STREAM_H_

@@ -1,0 +1,50 @@
+// A checkpoint's folder that some other program wrote becomes one of the server's.
+//
+// Protocol of an import as job ID:
+//   1. imports/ID, left by an import that was cut off, is removed.
+//   2. Each file that the folder's manifest lists is copied there and fsynced: only regular files
+//   of
+//      valid names, not through links, no more than announced and than the disk has room for.
+//   3. The copy is held against its manifest: sizes, sha256, no other file. From here on the folder
+//   it
+//      came from does not matter.
+//   4. The weights are held against their configuration: names, types and shapes, from the header
+//   of
+//      the file alone.
+//   5. The copy is renamed to jobs/ID/checkpoints/step-…, and the parent folders are fsynced.
+//   6. The catalog stores job and checkpoint in one transaction.
+// A crash before 6 leaves folders that no job knows; the next import of that id replaces them.
+#ifndef LORSA_SERVER_SERVICES_CHECKPOINT_IMPORT_H_
+#define LORSA_SERVER_SERVICES_CHECKPOINT_IMPORT_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/file_system.h"
+#include "lorsa/v1/checkpoint_service.pb.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/data_layout.h"
+
+namespace lorsa::server {
+
+struct ImportEnvironment {
+  Catalog& catalog;
+  FileSystem& fs;
+  DataLayout layout;
+  std::function<absl::Time()> now;
+  int64_t disk_reserve_bytes = 0;
+};
+
+// Imports `folder`, whose path was resolved, as the only checkpoint of the new job `job_id`, a
+// valid id. ALREADY_EXISTS if there is such a job; INVALID_ARGUMENT or DATA_LOSS naming the file
+// that does not hold; RESOURCE_EXHAUSTED if there is no room; CANCELLED if `progress` (bytes done
+// and in all) returns false. On error no job was made. One import at a time.
+absl::StatusOr<v1::Checkpoint> ImportCheckpoint(
+    const ImportEnvironment& environment, const std::string& job_id, const std::string& folder,
+    const std::function<bool(int64_t, int64_t)>& progress);
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_SERVICES_CHECKPOINT_IMPORT_H_

@@ -1,0 +1,127 @@
+#include "server/services/scrubber.h"
+
+#include <google/protobuf/util/time_util.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "activation_store/activation_set.h"
+#include "server/jobs/checkpoint_files.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr auto kPause = std::chrono::seconds(60);  // between two looks at what is due
+constexpr int kCheckpointsPerPass = 100;
+constexpr int kSetsPerPage = 100;
+
+// Slows a pass down to a bound on its speed.
+class Throttle {
+ public:
+  explicit Throttle(int64_t bytes_per_second) : bytes_per_second_(bytes_per_second) {}
+
+  void Wait(int64_t bytes_done) const {
+    if (bytes_per_second_ == 0) return;
+    const absl::Duration due =
+        absl::Seconds(static_cast<double>(bytes_done) / static_cast<double>(bytes_per_second_));
+    absl::SleepFor(start_ + due - absl::Now());  // nothing for a time that has passed
+  }
+
+ private:
+  const int64_t bytes_per_second_;
+  const absl::Time start_ = absl::Now();
+};
+
+class Pass {
+ public:
+  Pass(const ScrubberEnvironment& environment, const std::stop_token& stop)
+      : env_(environment), stop_(stop), due_(env_.now() - env_.interval) {}
+
+  void ScrubSets() {
+    std::string after_id;
+    while (!stop_.stop_requested()) {
+      const auto sets = env_.catalog.ListActivationSets(after_id, kSetsPerPage);
+      if (!sets.ok()) return LogFailure("sets", sets.status());
+      for (const v1::ActivationSet& set : *sets) ScrubSetIfDue(set);
+      if (sets->size() < kSetsPerPage) return;
+      after_id = sets->back().name().substr(sets->back().name().rfind('/') + 1);
+    }
+  }
+
+  void ScrubCheckpoints() {
+    const auto checkpoints = env_.catalog.UnverifiedCheckpoints(due_, kCheckpointsPerPass);
+    if (!checkpoints.ok()) return LogFailure("checkpoints", checkpoints.status());
+    for (const v1::Checkpoint& checkpoint : *checkpoints) {
+      if (!stop_.stop_requested()) ScrubCheckpoint(checkpoint);
+    }
+  }
+
+ private:
+  void ScrubSetIfDue(const v1::ActivationSet& set) {
+    const auto verified = absl::FromUnixNanos(
+        google::protobuf::util::TimeUtil::TimestampToNanoseconds(set.verify_time()));
+    if (stop_.stop_requested() || verified >= due_ ||
+        set.state() != v1::ACTIVATION_SET_STATE_READY) {
+      return;
+    }
+    const Throttle throttle(env_.max_bytes_per_second);
+    const auto report = store::VerifySet(env_.fs, set.path(), [&](int64_t done, int64_t) {
+      throttle.Wait(done);
+      return !stop_.stop_requested();
+    });
+    if (absl::IsCancelled(report.status())) return;
+    if (!report.ok()) return LogFailure(set.name(), report.status());
+    const absl::Status recorded = env_.quarantine.Record(set, report->problems).status();
+    if (!recorded.ok()) LogFailure(set.name(), recorded);
+  }
+
+  void ScrubCheckpoint(const v1::Checkpoint& checkpoint) {
+    const std::string job_id = JobIdOfCheckpoint(checkpoint.name());
+    const absl::Status held =
+        VerifyCheckpointFiles(env_.fs, env_.layout.CheckpointFolder(job_id, checkpoint.step()),
+                              ManifestSha256(checkpoint))
+            .status();
+    if (!held.ok() && !IsDamage(held)) return LogFailure(checkpoint.name(), held);
+    const absl::Status stored =
+        env_.catalog.PutVerdict(job_id, checkpoint, held.ok() ? "" : held.message(), env_.now());
+    if (!stored.ok()) return LogFailure(checkpoint.name(), stored);
+    if (!held.ok() && checkpoint.damage().empty()) {
+      spdlog::error("event=checkpoint_damaged checkpoint={} error=\"{}\"", checkpoint.name(),
+                    std::string(held.message()));
+    }
+  }
+
+  static void LogFailure(const std::string& what, const absl::Status& status) {
+    spdlog::warn("event=scrub_failed what={} error=\"{}\"", what, status.ToString());
+  }
+
+  const ScrubberEnvironment& env_;
+  const std::stop_token& stop_;
+  const absl::Time due_;  // what was looked at since then is left alone
+};
+
+}  // namespace
+
+void ScrubOnce(const ScrubberEnvironment& environment, const std::stop_token& stop) {
+  Pass pass(environment, stop);
+  pass.ScrubSets();
+  pass.ScrubCheckpoints();
+}
+
+Scrubber::Scrubber(const ScrubberEnvironment& environment)
+    : thread_([environment](const std::stop_token& stop) {
+        std::mutex mutex;
+        std::condition_variable_any wake;
+        std::unique_lock lock(mutex);
+        while (!stop.stop_requested()) {
+          ScrubOnce(environment, stop);
+          wake.wait_for(lock, stop, kPause, [] { return false; });
+        }
+      }) {}
+
+}  // namespace lorsa::server

@@ -1,0 +1,99 @@
+#include "server/services/set_quarantine.h"
+
+#include <google/protobuf/util/time_util.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/identifiers.h"
+#include "base/status_macros.h"
+#include "server/rpc/utf8.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr int kMaxProblems = 100;
+constexpr size_t kMaxProblemBytes = 1024;
+
+void AddProblem(v1::ActivationSet& set, const std::string& problem) {
+  const std::string text = Utf8Prefix(problem, kMaxProblemBytes);
+  const auto& known = set.problems();
+  if (known.size() >= kMaxProblems || std::find(known.begin(), known.end(), text) != known.end()) {
+    return;
+  }
+  set.add_problems(text);
+}
+
+absl::Status CheckSame(const v1::ActivationSet& set, const v1::ActivationSet& stored) {
+  if (stored.manifest_sha256() == set.manifest_sha256()) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(set.name(), " is another set by now"));
+}
+
+void LogChange(const v1::ActivationSet& set) {
+  if (set.state() == v1::ACTIVATION_SET_STATE_QUARANTINED) {
+    spdlog::error("event=set_quarantined set={} problem=\"{}\"", set.name(), set.problems(0));
+  } else {
+    spdlog::info("event=set_ready set={}", set.name());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<v1::ActivationSet> SetQuarantine::Impose(const v1::ActivationSet& set,
+                                                        const std::vector<std::string>& problems) {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, IdFromName("activationSets", set.name()));
+  bool changed = false;
+  LORSA_ASSIGN_OR_RETURN(
+      const v1::ActivationSet after,
+      catalog_.UpdateActivationSet(id, [&](v1::ActivationSet& stored) -> absl::Status {
+        LORSA_RETURN_IF_ERROR(CheckSame(set, stored));
+        changed = stored.state() != v1::ACTIVATION_SET_STATE_QUARANTINED;
+        stored.set_state(v1::ACTIVATION_SET_STATE_QUARANTINED);
+        for (const std::string& problem : problems) AddProblem(stored, problem);
+        return absl::OkStatus();
+      }));
+  if (changed) LogChange(after);
+  PauseJobs(after);
+  return after;
+}
+
+absl::StatusOr<v1::ActivationSet> SetQuarantine::Record(const v1::ActivationSet& set,
+                                                        const std::vector<std::string>& problems) {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, IdFromName("activationSets", set.name()));
+  const v1::ActivationSetState state =
+      problems.empty() ? v1::ACTIVATION_SET_STATE_READY : v1::ACTIVATION_SET_STATE_QUARANTINED;
+  bool changed = false;
+  LORSA_ASSIGN_OR_RETURN(
+      const v1::ActivationSet after,
+      catalog_.UpdateActivationSet(id, [&](v1::ActivationSet& stored) -> absl::Status {
+        LORSA_RETURN_IF_ERROR(CheckSame(set, stored));
+        changed = stored.state() != state;
+        stored.set_state(state);
+        stored.clear_problems();
+        for (const std::string& problem : problems) AddProblem(stored, problem);
+        *stored.mutable_verify_time() =
+            google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(now_()));
+        return absl::OkStatus();
+      }));
+  if (changed) LogChange(after);
+  if (!problems.empty()) PauseJobs(after);
+  return after;
+}
+
+void SetQuarantine::PauseJobs(const v1::ActivationSet& set) const {
+  const absl::StatusOr<std::string> id = IdFromName("activationSets", set.name());
+  if (!id.ok() || set.problems().empty()) return;
+  const auto jobs = catalog_.JobsUsingSet(*id);
+  if (!jobs.ok()) {
+    spdlog::warn("event=jobs_not_paused set={} error=\"{}\"", set.name(), jobs.status().ToString());
+    return;
+  }
+  for (const std::string& job : *jobs) {
+    pause_job_(job, absl::StrCat(set.name(), " is quarantined: ", set.problems(0),
+                                 "; restore the file, run `lorsa set verify ", *id,
+                                 "`, then resume the job"));
+  }
+}
+
+}  // namespace lorsa::server
