@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "activation_store/manifest.h"
+#include "base/machine_memory.h"
 #include "base/status_macros.h"
 
 namespace lorsa::server {
@@ -46,6 +47,16 @@ ServerDescription Describe(const LorsadOptions& options, const ActivationRoots& 
           .data_folder = layout.root(),
           .max_running_jobs = options.max_running_jobs,
           .max_message_bytes = kMaxReceiveBytes};
+}
+
+JobCapacity CapacityFor(const LorsadOptions& options) {
+  JobCapacity capacity{.max_running_jobs = options.max_running_jobs,
+                       .cpu_slots = options.cpu_slots,
+                       .memory_bytes = options.job_memory_bytes};
+  if (capacity.cpu_slots == 0) capacity.cpu_slots = ThisMachine().cores;
+  // One that cannot be read is no limit.
+  if (capacity.memory_bytes == 0) capacity.memory_bytes = ReadMemoryLimit().value_or(0);
+  return capacity;
 }
 
 void Configure(grpc::ServerBuilder& builder) {
@@ -124,13 +135,13 @@ Lorsad::Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Fou
       lock_(std::move(foundation.lock)),
       catalog_(std::move(foundation.catalog)),
       launcher_(foundation.worker_binary),
-      jobs_({.max_running_jobs = options.max_running_jobs}, {.catalog = *catalog_,
-                                                             .fs = *fs_,
-                                                             .launcher = launcher_,
-                                                             .watchers = watchers_,
-                                                             .layout = layout_,
-                                                             .now = absl::Now,
-                                                             .random_bytes = SystemRandomBytes}),
+      jobs_({.capacity = CapacityFor(options)}, {.catalog = *catalog_,
+                                                 .fs = *fs_,
+                                                 .launcher = launcher_,
+                                                 .watchers = watchers_,
+                                                 .layout = layout_,
+                                                 .now = absl::Now,
+                                                 .random_bytes = SystemRandomBytes}),
       authorizer_(MethodRules(), jobs_.sessions()),
       control_executor_(kControlThreads),
       data_executor_(kDataThreads),
@@ -143,13 +154,14 @@ Lorsad::Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Fou
                            .roots = foundation.roots,
                            .now = absl::Now}),
       checkpoint_service_({.runtime = data_, .catalog = *catalog_, .fs = *fs_, .layout = layout_}),
-      job_service_({.runtime = control_,
-                    .jobs = jobs_,
-                    .catalog = *catalog_,
-                    .fs = *fs_,
-                    .watchers = watchers_,
-                    .layout = layout_,
-                    .machine = ThisMachine()}),
+      job_service_(
+          {.runtime = control_,
+           .jobs = jobs_,
+           .catalog = *catalog_,
+           .fs = *fs_,
+           .watchers = watchers_,
+           .layout = layout_,
+           .planning = {.machine = ThisMachine(), .capacity = jobs_.capacity(), .now = absl::Now}}),
       metric_service_(control_, *catalog_, watchers_),
       worker_service_(control_, jobs_.sessions()) {}
 

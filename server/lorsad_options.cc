@@ -35,6 +35,13 @@ void AddOptions(CLI::App& app, LorsadOptions& options) {
   app.add_option("--max-running-jobs", options.max_running_jobs, "Jobs that may run at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  app.add_option("--cpu-slots", options.cpu_slots,
+                 "Threads × ranks that running jobs may have together (default: the cores)")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--job-memory-bytes", options.job_memory_bytes,
+                 "Memory that running jobs may take together, as estimated (default: the "
+                 "machine's, or that of its control group)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--log-level", options.log_level, "How much is logged, to stderr")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();

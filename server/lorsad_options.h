@@ -2,6 +2,7 @@
 #ifndef LORSA_SERVER_LORSAD_OPTIONS_H_
 #define LORSA_SERVER_LORSAD_OPTIONS_H_
 
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -22,6 +23,10 @@ struct LorsadOptions {
   // Empty = lorsa-worker in the folder of this program.
   std::string worker_binary;
   int max_running_jobs = 1;
+  // What running jobs may take together: threads × ranks, and bytes as estimated. 0 = the cores and
+  // the memory of this machine.
+  int cpu_slots = 0;
+  int64_t job_memory_bytes = 0;
   std::string log_level = "info";
 };
 

@@ -97,6 +97,11 @@ absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
   return ApplyChange(connection, job, change, now);
 }
 
+absl::Status StoreCopiedCheckpoint(Connection& connection, const StoredJob& job,
+                                   const v1::Checkpoint& checkpoint, absl::Time now) {
+  return StoreRow(connection, job, checkpoint, /*scheduled=*/true, now);
+}
+
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connection,
                                                             absl::string_view job_id) {
   LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));

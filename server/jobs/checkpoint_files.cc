@@ -84,6 +84,13 @@ absl::Status VerifyNoOthers(FileSystem& fs, const std::string& folder,
 
 }  // namespace
 
+std::string ManifestSha256(const v1::Checkpoint& checkpoint) {
+  for (const v1::CheckpointFile& file : checkpoint.files()) {
+    if (file.name() == kManifestFile) return file.sha256();
+  }
+  return "";
+}
+
 absl::StatusOr<std::vector<v1::CheckpointFile>> VerifyCheckpointFiles(
     FileSystem& fs, const std::string& folder, const std::string& manifest_sha256) {
   const std::string manifest_path = JoinPath(folder, kManifestFile);

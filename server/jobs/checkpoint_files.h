@@ -14,6 +14,9 @@ namespace lorsa::server {
 
 inline constexpr char kManifestFile[] = "manifest.json";
 
+// sha256 (hex) of the checkpoint's manifest; empty if it lists none.
+std::string ManifestSha256(const v1::Checkpoint& checkpoint);
+
 // All files of `folder`, manifest.json included, in order of name, after each was read and compared
 // with what the manifest says. `manifest_sha256` (hex) is what the manifest itself must have.
 // NOT_FOUND if the folder or a file is missing, INVALID_ARGUMENT for a manifest of the wrong form

@@ -15,14 +15,6 @@
 namespace lorsa::server {
 namespace {
 
-// sha256 of the checkpoint's manifest; empty if it lists none.
-std::string ManifestSha256(const v1::Checkpoint& checkpoint) {
-  for (const v1::CheckpointFile& file : checkpoint.files()) {
-    if (file.name() == kManifestFile) return file.sha256();
-  }
-  return "";
-}
-
 // What verification says of files that are not as they should be, and that no later try changes.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);

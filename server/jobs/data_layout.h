@@ -34,7 +34,9 @@ class DataLayout {
   std::string EndpointFile() const;
   std::string CatalogFile() const;
 
+  std::string JobsFolder() const;
   std::string JobFolder(absl::string_view job_id) const;
+  std::string AttemptsFolder(absl::string_view job_id) const;
   std::string AttemptFolder(absl::string_view job_id, int attempt) const;
   std::string BootstrapFile(absl::string_view job_id, int attempt) const;
   std::string LogFile(absl::string_view job_id, int attempt) const;

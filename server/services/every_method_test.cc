@@ -72,7 +72,7 @@ class EveryMethodTest : public ServicesTest {
                       .fs = fs_,
                       .watchers = watchers_,
                       .layout = *layout_,
-                      .machine = {.cores = 1}}),
+                      .planning = {.now = absl::Now}}),
         metrics_(denied_, *catalog_, watchers_),
         workers_(denied_, jobs_.sessions()) {
     Serve({&info_, &activations_, &checkpoints_, &job_service_, &metrics_, &workers_});
@@ -123,7 +123,7 @@ TEST_F(EveryMethodTest, IsAuthorisedUnderItsOwnNameFirst) {
     EXPECT_THAT(deny_.Take(), testing::ElementsAre(name));
     ++methods;
   }
-  EXPECT_EQ(methods, 23);
+  EXPECT_EQ(methods, 30);
 }
 
 }  // namespace
