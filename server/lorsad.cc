@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "activation_store/manifest.h"
+#include "base/machine_memory.h"
 #include "base/status_macros.h"
 
 namespace lorsa::server {
@@ -41,6 +42,16 @@ ServerDescription Describe(const LorsadOptions& options, const ActivationRoots& 
           .max_running_jobs = options.max_running_jobs,
           .max_message_bytes = options.limits.receive_message_bytes,
           .disk_reserve_bytes = options.disk_reserve_bytes};
+}
+
+JobCapacity CapacityFor(const LorsadOptions& options) {
+  JobCapacity capacity{.max_running_jobs = options.max_running_jobs,
+                       .cpu_slots = options.cpu_slots,
+                       .memory_bytes = options.job_memory_bytes};
+  if (capacity.cpu_slots == 0) capacity.cpu_slots = ThisMachine().cores;
+  // One that cannot be read is no limit.
+  if (capacity.memory_bytes == 0) capacity.memory_bytes = ReadMemoryLimit().value_or(0);
+  return capacity;
 }
 
 // Where programs on this machine reach a server that listens on `host`.
@@ -106,7 +117,7 @@ Lorsad::Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Fou
       start_time_(absl::Now()),
       conditions_(absl::Now),
       launcher_(foundation.worker_binary, options.cuda_devices),
-      jobs_({.max_running_jobs = options.max_running_jobs},
+      jobs_({.capacity = CapacityFor(options)},
             {.catalog = *catalog_,
              .fs = *fs_,
              .launcher = launcher_,
@@ -144,13 +155,14 @@ Lorsad::Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Fou
                            .roots = foundation.roots,
                            .now = absl::Now,
                            .disk_reserve_bytes = options.disk_reserve_bytes}),
-      job_service_({.runtime = control_,
-                    .jobs = jobs_,
-                    .catalog = *catalog_,
-                    .fs = *fs_,
-                    .watchers = watchers_,
-                    .layout = layout_,
-                    .machine = ThisMachine()}),
+      job_service_(
+          {.runtime = control_,
+           .jobs = jobs_,
+           .catalog = *catalog_,
+           .fs = *fs_,
+           .watchers = watchers_,
+           .layout = layout_,
+           .planning = {.machine = ThisMachine(), .capacity = jobs_.capacity(), .now = absl::Now}}),
       metric_service_(control_, *catalog_, watchers_),
       worker_service_(control_, jobs_.sessions()) {}
 

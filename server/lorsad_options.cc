@@ -53,6 +53,11 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
                  "Program that runs a job (default: lorsa-worker beside lorsad)");
   app.add_option("--max-running-jobs", options.max_running_jobs, "Jobs that may run at once")
       ->capture_default_str();
+  app.add_option("--cpu-slots", options.cpu_slots,
+                 "Threads × ranks that running jobs may have together (default: the cores)");
+  app.add_option("--job-memory-bytes", options.job_memory_bytes,
+                 "Memory that running jobs may take together, as estimated (default: the "
+                 "machine's, or that of its control group)");
   app.add_option("--cuda-device", options.cuda_devices,
                  "Device that one worker at a time sees; may be given several times");
   app.add_option("--disk-reserve-bytes", options.disk_reserve_bytes,
@@ -185,6 +190,8 @@ LorsadOptions OptionsFrom(const v1::ServerConfig& config) {
   options.activation_roots = {config.activation_roots().begin(), config.activation_roots().end()};
   if (config.has_worker_binary()) options.worker_binary = config.worker_binary();
   if (config.has_max_running_jobs()) options.max_running_jobs = config.max_running_jobs();
+  if (config.has_cpu_slots()) options.cpu_slots = config.cpu_slots();
+  if (config.has_job_memory_bytes()) options.job_memory_bytes = config.job_memory_bytes();
   options.cuda_devices = {config.cuda_devices().begin(), config.cuda_devices().end()};
   if (config.has_disk_reserve_bytes()) options.disk_reserve_bytes = config.disk_reserve_bytes();
   if (config.has_metrics_listen()) options.metrics_listen = config.metrics_listen();
@@ -219,6 +226,10 @@ absl::Status CheckOptions(const LorsadOptions& options) {
                      absl::StrCat("names ", options.worker_binary, ", which is no file"));
   problems.AddUnless(options.max_running_jobs >= 1 && options.max_running_jobs <= 1024,
                      "max_running_jobs (--max-running-jobs)", "must be 1 to 1,024");
+  problems.AddUnless(options.cpu_slots >= 0 && options.cpu_slots <= 1 << 20,
+                     "cpu_slots (--cpu-slots)", "must be 0 to 1,048,576");
+  problems.AddUnless(options.job_memory_bytes >= 0, "job_memory_bytes (--job-memory-bytes)",
+                     "must not be negative");
   for (const std::string& device : options.cuda_devices) {
     problems.AddUnless(!device.empty(), "cuda_devices (--cuda-device)", "must not be empty");
   }

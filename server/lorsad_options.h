@@ -39,6 +39,10 @@ struct LorsadOptions {
   // Empty = lorsa-worker in the folder of this program.
   std::string worker_binary;
   int max_running_jobs = 1;
+  // What running jobs may take together: threads × ranks, and bytes as estimated. 0 = the cores and
+  // the memory of this machine.
+  int cpu_slots = 0;
+  int64_t job_memory_bytes = 0;
   std::vector<std::string> cuda_devices;
   int64_t disk_reserve_bytes = int64_t{1} << 30;
   std::string metrics_listen;  // HOST:PORT on loopback; empty = no metrics

@@ -31,11 +31,13 @@ void Describe(CLI::App& app, GlobalOptions* options, Action* chosen) {
   app.add_flag("--json", options->json,
                "Print JSON, one object a line, with the field names of the .proto files");
   app.footer(
-      "Exit codes: 0 done, 1 error, 2 wrong usage; `job watch` says how the job ended.\n"
+      "Exit codes: 0 done, 1 error, 2 wrong usage; `job watch` and `sweep watch` say how jobs "
+      "ended.\n"
       "Example: lorsa job submit 'activation_set: \"smollm2-l12\" top_k: 64' --watch");
   AddInfoCommand(app, chosen);
   AddSetCommands(app, chosen);
   AddJobCommands(app, chosen);
+  AddSweepCommands(app, chosen);
   AddCheckpointCommands(app, chosen);
 }
 

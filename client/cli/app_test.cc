@@ -53,7 +53,16 @@ TEST_F(AppTest, HelpAndVersionSucceedAndWrongUsageIsTwo) {
       {"job", "pause"},
       {"job", "resume"},
       {"job", "cancel"},
+      {"job", "fork"},
+      {"job", "retry"},
+      {"job", "delete"},
       {"job", "metrics"},
+      {"sweep"},
+      {"sweep", "create"},
+      {"sweep", "list"},
+      {"sweep", "show"},
+      {"sweep", "watch"},
+      {"sweep", "cancel"},
       {"checkpoint"},
       {"checkpoint", "list"},
       {"checkpoint", "download"},
@@ -226,6 +235,54 @@ TEST_F(AppTest, ShowPauseResumeAndCancel) {
   EXPECT_EQ(out_.str(), "jobs/a is QUEUED.\n");
   EXPECT_EQ(Run({"job", "cancel", "a", "--json"}), 0);
   EXPECT_EQ(JsonLines().at(0)["state"], "JOB_STATE_CANCELLING");
+}
+
+TEST_F(AppTest, ListFiltersByLabelAndSaysWhyAJobWaits) {
+  v1::Job& job = AddJob("a", v1::JOB_STATE_QUEUED);
+  (*job.mutable_policy()->mutable_labels())["team"] = "interp";
+  job.set_waiting_for("CPU_SLOTS");
+  AddJob("b", v1::JOB_STATE_FAILED).set_reason("DEADLINE");
+  EXPECT_EQ(Run({"job", "list", "--label", "team=interp"}), 0);
+  EXPECT_THAT(out_.str(), ContainsRegex("\na +QUEUED .* CPU_SLOTS\n"));
+  EXPECT_THAT(out_.str(), Not(HasSubstr("\nb ")));
+  EXPECT_EQ(Run({"job", "list"}), 0);
+  EXPECT_THAT(out_.str(), ContainsRegex("\nb +FAILED .* DEADLINE\n"));
+}
+
+TEST_F(AppTest, ShowTellsThePolicyAndTheLastLinesOfTheLog) {
+  v1::Job& job = AddJob("a", v1::JOB_STATE_FAILED);
+  job.mutable_policy()->set_priority(5);
+  (*job.mutable_policy()->mutable_labels())["team"] = "interp";
+  (*job.mutable_policy()->mutable_labels())["layer"] = "12";
+  job.set_log_tail("loading\nout of \x1bmemory");
+  EXPECT_EQ(Run({"job", "show", "a"}), 0);
+  EXPECT_THAT(out_.str(), ContainsRegex("\npriority +5\n"));
+  EXPECT_THAT(out_.str(), ContainsRegex("\nlabels +layer=12, team=interp\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("loading\nout of ?memory\n"));
+}
+
+TEST_F(AppTest, ForkNamesCheckpointAndChanges) {
+  EXPECT_EQ(Run({"job", "fork", "a@latest", "tokens: 100", "--id", "b", "--priority", "2"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("jobs/b is queued."));
+  ASSERT_EQ(server_.jobs.forked.size(), 1);
+  const v1::ForkJobRequest& request = server_.jobs.forked[0];
+  EXPECT_EQ(request.checkpoint(), "jobs/a/checkpoints/latest");
+  EXPECT_EQ(request.changes().tokens(), 100);
+  EXPECT_EQ(request.policy().priority(), 2);
+  EXPECT_EQ(request.request_id().size(), 32);
+  EXPECT_EQ(Run({"job", "fork", "a"}), 0);
+  EXPECT_EQ(server_.jobs.forked[1].checkpoint(), "jobs/a/checkpoints/best");
+  EXPECT_EQ(server_.jobs.forked[1].job_id().substr(0, 2), "a-");
+}
+
+TEST_F(AppTest, RetryAndDelete) {
+  AddJob("a", v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Run({"job", "retry", "a"}), 0);
+  EXPECT_EQ(out_.str(), "jobs/a is QUEUED.\n");
+  EXPECT_EQ(Run({"job", "delete", "a", "--force"}), 0);
+  EXPECT_EQ(out_.str(), "jobs/a is deleted.\n");
+  EXPECT_TRUE(server_.jobs.deleted.at(0).force());
+  EXPECT_EQ(Run({"job", "delete", "b"}), kError);
 }
 
 TEST_F(AppTest, LogsNameTheAttemptsAndDoNotSteerATerminal) {

@@ -11,6 +11,7 @@ namespace lorsa::cli {
 void AddInfoCommand(CLI::App& app, Action* chosen);
 void AddSetCommands(CLI::App& app, Action* chosen);
 void AddJobCommands(CLI::App& app, Action* chosen);
+void AddSweepCommands(CLI::App& app, Action* chosen);
 void AddCheckpointCommands(CLI::App& app, Action* chosen);
 
 }  // namespace lorsa::cli

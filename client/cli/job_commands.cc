@@ -1,3 +1,4 @@
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -5,13 +6,16 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "client/cli/commands.h"
 #include "client/cli/format.h"
+#include "client/cli/job_fork.h"
 #include "client/cli/job_metrics.h"
 #include "client/cli/job_submit.h"
 #include "client/cli/job_watch_command.h"
 #include "client/cli/job_watch_view.h"
+#include "client/cli/policy_options.h"
 #include "client/cli/table.h"
 
 namespace lorsa::cli {
@@ -30,13 +34,14 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& text) {
       "recovering, cancelling, succeeded, failed or cancelled"));
 }
 
-// Done, tokens, loss and FVU. Progress exists only while a worker does, but what has succeeded is
-// done for certain.
+// Done, tokens, loss and FVU. Progress exists only while a worker does; without it the FVU is that
+// of the best checkpoint, and what has succeeded is done for certain.
 std::vector<std::string> ProgressCells(const v1::Job& job) {
   if (!job.has_progress()) {
-    if (job.state() != v1::JOB_STATE_SUCCEEDED) return {"-", "-", "-", "-"};
+    const std::string fvu = job.has_best_fvu() ? FormatNumber(job.best_fvu()) : "-";
+    if (job.state() != v1::JOB_STATE_SUCCEEDED) return {"-", "-", "-", fvu};
     const auto tokens = static_cast<int64_t>(job.resolved_spec().tokens());
-    return {FormatPercent(1), FormatCount(tokens), "-", "-"};
+    return {FormatPercent(1), FormatCount(tokens), "-", fvu};
   }
   const v1::JobProgress& progress = job.progress();
   return {FormatPercent(ProgressFraction(progress)), FormatCount(progress.tokens()),
@@ -44,12 +49,25 @@ std::vector<std::string> ProgressCells(const v1::Job& job) {
           progress.has_fvu() ? FormatNumber(progress.fvu()) : "-"};
 }
 
-absl::StatusOr<int> List(Session& session, const std::string& state, int64_t limit) {
+// Why the job is as it is, if the state does not say it: what it waits for, else the reason.
+std::string Note(const v1::Job& job) {
+  return job.waiting_for().empty() ? job.reason() : job.waiting_for();
+}
+
+struct ListOptions {
+  std::string state;
+  std::vector<std::string> labels;
+  int64_t limit = 50;
+};
+
+absl::StatusOr<int> List(Session& session, const ListOptions& options) {
   v1::ListJobsRequest request;
-  LORSA_ASSIGN_OR_RETURN(const v1::JobState parsed, ParseState(state));
-  request.set_state(parsed);
-  Table table({"JOB", "STATE", ">DONE", ">TOKENS", ">LOSS", ">FVU", "SET", "CREATED"});
-  for (int64_t left = limit; left > 0;) {
+  LORSA_ASSIGN_OR_RETURN(const v1::JobState state, ParseState(options.state));
+  request.set_state(state);
+  LORSA_ASSIGN_OR_RETURN(const auto labels, ParseLabels(options.labels));
+  request.mutable_labels()->insert(labels.begin(), labels.end());
+  Table table({"JOB", "STATE", ">DONE", ">TOKENS", ">LOSS", ">FVU", "SET", "CREATED", "NOTE"});
+  for (int64_t left = options.limit; left > 0;) {
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(left, kMaxPage)));
     LORSA_ASSIGN_OR_RETURN(const v1::ListJobsResponse page,
                            session.client.Call(&v1::JobService::Stub::ListJobs, request));
@@ -59,6 +77,7 @@ absl::StatusOr<int> List(Session& session, const std::string& state, int64_t lim
       for (std::string& cell : ProgressCells(job)) row.push_back(std::move(cell));
       row.push_back(job.spec().activation_set());
       row.push_back(FormatTime(job.create_time()));
+      row.push_back(Note(job));
       table.AddRow(std::move(row));
     }
     left -= page.jobs_size();
@@ -74,6 +93,13 @@ void AddIfAny(Table& table, const std::string& label, const std::string& text) {
   if (!text.empty()) table.AddRow({label, text});
 }
 
+// "layer=12, team=interp"
+std::string LabelText(const v1::JobPolicy& policy) {
+  std::map<std::string, std::string> sorted;
+  for (const auto& [key, value] : policy.labels()) sorted[key] = value;
+  return absl::StrJoin(sorted, ", ", absl::PairFormatter("="));
+}
+
 void PrintJob(std::ostream& out, const v1::Job& job) {
   Table table;
   table.AddRow({"job", IdOf(job.name())});
@@ -81,22 +107,36 @@ void PrintJob(std::ostream& out, const v1::Job& job) {
   AddIfAny(table, "reason", job.reason());
   AddIfAny(table, "message", job.message());
   AddIfAny(table, "waiting for", job.waiting_for());
+  AddIfAny(table, "because", job.waiting_message());
   if (job.has_progress()) {
     table.AddRow({"progress", RenderPlainProgress(ProgressFraction(job.progress()),
                                                   ProgressParts(job.progress()))});
   }
   table.AddRow({"attempt", absl::StrCat(job.attempt())});
+  if (job.policy().priority() != 0) {
+    table.AddRow({"priority", absl::StrCat(job.policy().priority())});
+  }
+  AddIfAny(table, "labels", LabelText(job.policy()));
+  AddIfAny(table, "forked from", job.forked_from());
+  AddIfAny(table, "sweep", job.sweep());
   table.AddRow({"created", FormatTime(job.create_time())});
   if (job.has_start_time()) table.AddRow({"started", FormatTime(job.start_time())});
   if (job.has_end_time()) table.AddRow({"ended", FormatTime(job.end_time())});
+  if (job.policy().has_deadline()) {
+    table.AddRow({"deadline", FormatTime(job.policy().deadline())});
+  }
+  if (job.has_expire_time()) table.AddRow({"deleted at", FormatTime(job.expire_time())});
   AddIfAny(table, "latest checkpoint", job.latest_checkpoint());
   AddIfAny(table, "best checkpoint", job.best_checkpoint());
   table.AddRow({"specification", job.spec().ShortDebugString()});
   AddIfAny(table, "as run", job.resolved_spec().ShortDebugString());
   table.Print(out);
+  if (!job.log_tail().empty()) {
+    out << "\nThe last lines of the log that failed:\n" << Printable(job.log_tail()) << "\n";
+  }
 }
 
-// Get, pause, resume and cancel: a request with a name, answered by the job.
+// Get, pause, resume, cancel and retry: a request with a name, answered by the job.
 template <typename Request>
 absl::StatusOr<v1::Job> CallByName(
     Session& session,
@@ -125,6 +165,15 @@ absl::StatusOr<int> Change(Session& session, Method method, const std::string& i
   } else {
     session.out() << job.name() << " is " << FormatState(job.state()) << ".\n";
   }
+  return kSuccess;
+}
+
+absl::StatusOr<int> Delete(Session& session, const std::string& id, bool force) {
+  v1::DeleteJobRequest request;
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_name(), ResourceName("jobs", id));
+  request.set_force(force);
+  LORSA_RETURN_IF_ERROR(session.client.Call(&v1::JobService::Stub::DeleteJob, request).status());
+  if (!session.json) session.out() << request.name() << " is deleted.\n";
   return kSuccess;
 }
 
@@ -161,13 +210,15 @@ CLI::App& AddJobCommand(
 }
 
 void AddListCommand(CLI::App& job, Action* chosen) {
-  const auto state = std::make_shared<std::string>();
-  const auto limit = std::make_shared<int64_t>(50);
-  CLI::App& list =
-      AddCommand(job, "list", "Jobs, newest first", "lorsa job list --state running", chosen,
-                 [state, limit](Session& session) { return List(session, *state, *limit); });
-  list.add_option("--state", *state, "Only jobs in this state, such as running");
-  list.add_option("--limit", *limit, "Jobs to show at most (default 50)")
+  const auto options = std::make_shared<ListOptions>();
+  CLI::App& list = AddCommand(
+      job, "list", "Jobs, newest first, with the reason why one waits or has ended as it has",
+      "lorsa job list --state running --label team=interp", chosen,
+      [options](Session& session) { return List(session, *options); });
+  list.add_option("--state", options->state, "Only jobs in this state, such as running");
+  list.add_option("--label", options->labels,
+                  "Only jobs with the label KEY=VALUE; may be given several times");
+  list.add_option("--limit", options->limit, "Jobs to show at most (default 50)")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
 }
 
@@ -178,6 +229,7 @@ void AddJobCommands(CLI::App& app, Action* chosen) {
   job.require_subcommand(1);
   job.footer("Example: lorsa job list --state running");
   AddSubmitCommand(job, chosen);
+  AddForkCommand(job, chosen);
   AddListCommand(job, chosen);
   AddJobCommand(job, "show", "One job in full", chosen, Show);
 
@@ -207,6 +259,17 @@ void AddJobCommands(CLI::App& app, Action* chosen) {
                 [](Session& session, const std::string& id) {
                   return Change(session, &v1::JobService::Stub::CancelJob, id);
                 });
+  AddJobCommand(job, "retry",
+                "Queue a job that failed again; it goes on from its newest checkpoint", chosen,
+                [](Session& session, const std::string& id) {
+                  return Change(session, &v1::JobService::Stub::RetryJob, id);
+                });
+  const auto force = std::make_shared<bool>(false);
+  AddJobCommand(
+      job, "delete", "Remove a job that has ended, with its history, metrics, logs and checkpoints",
+      chosen,
+      [force](Session& session, const std::string& id) { return Delete(session, id, *force); })
+      .add_flag("--force", *force, "Also if a checkpoint of it is pinned");
   AddMetricsCommand(job, chosen);
 }
 

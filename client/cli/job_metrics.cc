@@ -21,6 +21,7 @@ struct MetricsOptions {
   std::string kind = "evaluation";
   int64_t start_step = 0;
   int64_t limit = 1000;
+  int32_t max_points = 0;
 };
 
 absl::Status QueryAll(Session& session, const MetricsOptions& options,
@@ -30,6 +31,13 @@ absl::Status QueryAll(Session& session, const MetricsOptions& options,
   request.set_kind(options.kind == "training" ? v1::METRIC_KIND_TRAINING
                                               : v1::METRIC_KIND_EVALUATION);
   request.set_start_step(options.start_step);
+  if (options.max_points > 0) {
+    request.set_max_points(options.max_points);
+    LORSA_ASSIGN_OR_RETURN(const v1::QueryMetricsResponse thinned,
+                           session.client.Call(&v1::MetricService::Stub::QueryMetrics, request));
+    for (const v1::MetricPoint& point : thinned.points()) on_point(point);
+    return absl::OkStatus();
+  }
   for (int64_t left = options.limit; left > 0;) {
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(left, kMaxPage)));
     LORSA_ASSIGN_OR_RETURN(const v1::QueryMetricsResponse page,
@@ -90,6 +98,11 @@ void AddMetricsCommand(CLI::App& job, Action* chosen) {
       ->check(CLI::NonNegativeNumber);
   metrics.add_option("--limit", options->limit, "Steps to show at most (default 1000)")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+  metrics
+      .add_option("--points", options->max_points,
+                  "Spread at most so many over the whole run instead of showing the first ones")
+      ->check(CLI::Range(2, kMaxPage))
+      ->excludes("--limit");
 }
 
 }  // namespace lorsa::cli

@@ -5,8 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/identifiers.h"
-#include "base/status_macros.h"
 #include "client/cli/format.h"
 #include "client/cli/job_watch_command.h"
 #include "google/protobuf/text_format.h"
@@ -19,27 +17,15 @@ constexpr size_t kMaxSetPart = 42;  // leaves the 21 characters of date, time an
 
 struct SubmitOptions {
   std::vector<std::string> spec;
-  std::string id;
-  bool validate_only = false;
-  bool watch = false;
+  NewJobOptions job;
 };
-
-// Lets the server tell a repeated request from another one.
-std::string GenerateRequestId(const std::function<uint64_t()>& random) {
-  return absl::StrFormat("%016x%016x", random(), random());
-}
 
 absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session& session, const SubmitOptions& options) {
   LORSA_ASSIGN_OR_RETURN(const SpecText text,
                          ReadSpecText(options.spec, session.env.in, session.env.fs));
   v1::CreateJobRequest request;
   LORSA_ASSIGN_OR_RETURN(*request.mutable_spec(), ParseSpec(text));
-  request.set_job_id(options.id.empty() ? GenerateJobId(request.spec().activation_set(),
-                                                        session.env.now(), session.env.random)
-                                        : options.id);
-  LORSA_RETURN_IF_ERROR(ValidateId("job id", request.job_id()));
-  request.set_request_id(GenerateRequestId(session.env.random));
-  request.set_validate_only(options.validate_only);
+  LORSA_RETURN_IF_ERROR(FillNewJob(session, options.job, request.spec().activation_set(), request));
   return request;
 }
 
@@ -66,6 +52,25 @@ absl::StatusOr<int> Submit(Session& session, const SubmitOptions& options) {
   LORSA_ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(session, options));
   LORSA_ASSIGN_OR_RETURN(const v1::Job job,
                          session.client.Call(&v1::JobService::Stub::CreateJob, request));
+  return ShowNewJob(session, options.job, job);
+}
+
+}  // namespace
+
+std::string GenerateRequestId(const std::function<uint64_t()>& random) {
+  return absl::StrFormat("%016x%016x", random(), random());
+}
+
+void AddNewJobOptions(CLI::App& command, NewJobOptions* options) {
+  command.add_option("--id", options->id, "Id of the job (default: made of a name and the time)");
+  command.add_flag("--validate-only", options->validate_only,
+                   "Only check the specification, and show it with every default filled in and "
+                   "what it takes");
+  command.add_flag("--watch", options->watch, "Then watch the job; exit codes as of `job watch`");
+  AddPolicyOptions(command, &options->policy);
+}
+
+absl::StatusOr<int> ShowNewJob(Session& session, const NewJobOptions& options, const v1::Job& job) {
   if (session.json) {
     PrintJson(session.out(), job);
   } else if (options.validate_only) {
@@ -78,8 +83,6 @@ absl::StatusOr<int> Submit(Session& session, const SubmitOptions& options) {
   if (!options.watch || options.validate_only) return kSuccess;
   return WatchJob(session, job.name(), 0);
 }
-
-}  // namespace
 
 std::string GenerateJobId(absl::string_view activation_set, absl::Time now,
                           const std::function<uint64_t()>& random) {
@@ -102,11 +105,7 @@ void AddSubmitCommand(CLI::App& job, Action* chosen) {
       .add_option("SPEC", options->spec,
                   "A file (.json: JSON), '-' for standard input, or the specification itself")
       ->required();
-  submit.add_option("--id", options->id, "Id of the job (default: from the set and the time)");
-  submit.add_flag(
-      "--validate-only", options->validate_only,
-      "Only check the specification, and show it with every default filled in and what it takes");
-  submit.add_flag("--watch", options->watch, "Then watch the job; exit codes as of `job watch`");
+  AddNewJobOptions(submit, &options->job);
 }
 
 }  // namespace lorsa::cli

@@ -1,4 +1,4 @@
-// `lorsa job submit`.
+// `lorsa job submit`, and what it shares with other commands that make jobs.
 #ifndef LORSA_CLIENT_CLI_JOB_SUBMIT_H_
 #define LORSA_CLIENT_CLI_JOB_SUBMIT_H_
 
@@ -9,6 +9,9 @@
 #include "CLI/App.hpp"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/identifiers.h"
+#include "base/status_macros.h"
+#include "client/cli/policy_options.h"
 #include "client/cli/session.h"
 
 namespace lorsa::cli {
@@ -17,6 +20,35 @@ namespace lorsa::cli {
 // it is too long, and "job" where it could not be part of an id.
 std::string GenerateJobId(absl::string_view activation_set, absl::Time now,
                           const std::function<uint64_t()>& random);
+
+// Lets the server tell a repeated request from another one.
+std::string GenerateRequestId(const std::function<uint64_t()>& random);
+
+// The options of a command that makes a job, besides what it trains.
+struct NewJobOptions {
+  std::string id;
+  PolicyOptions policy;
+  bool validate_only = false;
+  bool watch = false;
+};
+void AddNewJobOptions(CLI::App& command, NewJobOptions* options);
+
+// Fills job_id, request_id, policy and validate_only of a CreateJobRequest or ForkJobRequest.
+// Without an id one is made from `name` and the time.
+template <typename Request>
+absl::Status FillNewJob(Session& session, const NewJobOptions& options, const std::string& name,
+                        Request& request) {
+  request.set_job_id(options.id.empty() ? GenerateJobId(name, session.env.now(), session.env.random)
+                                        : options.id);
+  LORSA_RETURN_IF_ERROR(ValidateId("job id", request.job_id()));
+  request.set_request_id(GenerateRequestId(session.env.random));
+  request.set_validate_only(options.validate_only);
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_policy(), MakePolicy(options.policy, session.env.now()));
+  return absl::OkStatus();
+}
+
+// Says what became of the request, and watches the job if that was asked for. The exit code.
+absl::StatusOr<int> ShowNewJob(Session& session, const NewJobOptions& options, const v1::Job& job);
 
 // Adds `submit` below `job`.
 void AddSubmitCommand(CLI::App& job, Action* chosen);

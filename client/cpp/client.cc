@@ -19,6 +19,10 @@ constexpr char kServiceConfig[] = R"json({
     "name": [
       {"service": "lorsa.v1.ServerInfoService"},
       {"service": "lorsa.v1.JobService", "method": "CreateJob"},
+      {"service": "lorsa.v1.JobService", "method": "ForkJob"},
+      {"service": "lorsa.v1.JobService", "method": "CreateSweep"},
+      {"service": "lorsa.v1.JobService", "method": "GetSweep"},
+      {"service": "lorsa.v1.JobService", "method": "ListSweeps"},
       {"service": "lorsa.v1.JobService", "method": "GetJob"},
       {"service": "lorsa.v1.JobService", "method": "ListJobs"},
       {"service": "lorsa.v1.MetricService", "method": "QueryMetrics"},

@@ -55,7 +55,7 @@ class Client {
   // Whether any call has been answered, be it with an error of the server.
   bool answered() const { return answered_; }
 
-  // A call with one answer. Reads, and CreateJob, which has a request_id, are repeated by gRPC
+  // A call with one answer. Reads, and the calls that have a request_id, are repeated by gRPC
   // when the connection breaks; the others may have taken effect when UNAVAILABLE comes back.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -119,6 +119,9 @@ class Client {
   // answered this client is reported at once.
   absl::Status KeepConnected(absl::FunctionRef<absl::Status(bool& received)> connect,
                              const OutageFunction& on_outage);
+
+  // False if Cancel came before `duration` had passed.
+  bool SleepFor(absl::Duration duration) { return registry_.SleepFor(duration); }
 
   // Ends all calls, now and later. For good.
   void Cancel() { registry_.Cancel(); }

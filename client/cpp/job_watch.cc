@@ -33,7 +33,8 @@ class JobWatch {
     switch (response.item_case()) {
       case v1::WatchJobResponse::kJob:
         // Its state is that of the newest event, which may still be on its way to us.
-        if (response.job().revision() <= revision_) state_ = response.job().state();
+        newest_revision_ = response.job().revision();
+        if (newest_revision_ <= revision_) state_ = response.job().state();
         if (callbacks_.on_job) callbacks_.on_job(response.job());
         return absl::OkStatus();
       case v1::WatchJobResponse::kEvent:
@@ -60,10 +61,12 @@ class JobWatch {
     return absl::OkStatus();
   }
 
-  bool ended() const { return IsFinal(state_); }
+  // A final state in the history of a job that was retried is not the end.
+  bool ended() const { return IsFinal(state_) && revision_ >= newest_revision_; }
 
   const std::string name_;
-  int64_t revision_;  // of the newest event passed on
+  int64_t revision_;             // of the newest event passed on
+  int64_t newest_revision_ = 0;  // known of
   const WatchCallbacks& callbacks_;
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
 };

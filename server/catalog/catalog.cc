@@ -9,11 +9,13 @@
 #include "server/catalog/catalog_writer.h"
 #include "server/catalog/checkpoint_table.h"
 #include "server/catalog/connection_pool.h"
+#include "server/catalog/job_removal.h"
 #include "server/catalog/job_table.h"
 #include "server/catalog/metric_table.h"
 #include "server/catalog/schema.h"
 #include "server/catalog/set_table.h"
 #include "server/catalog/sqlite.h"
+#include "server/catalog/sweep_table.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_state.h"
 
@@ -52,8 +54,28 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::string& path) 
 
 absl::StatusOr<JobRecord> Catalog::CreateJob(const NewJob& job, absl::Time now) {
   return WriteFor<JobRecord>(*writer_, [&](Connection& connection) -> absl::StatusOr<JobRecord> {
-    LORSA_ASSIGN_OR_RETURN(StoredJob stored, InsertJob(connection, job, now));
+    LORSA_ASSIGN_OR_RETURN(InsertedJob inserted, InsertJob(connection, job, now));
+    if (!inserted.is_new || !job.first_checkpoint.has_value()) {
+      return std::move(inserted.stored.record);
+    }
+    LORSA_RETURN_IF_ERROR(
+        StoreCopiedCheckpoint(connection, inserted.stored, *job.first_checkpoint, now));
+    LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(connection, job.id));
     return std::move(stored.record);
+  });
+}
+
+absl::Status Catalog::CheckJobIdIsFree(absl::string_view id) const {
+  return readers_->Run([&](Connection& connection) { return CheckIdIsFree(connection, id); });
+}
+
+absl::StatusOr<std::optional<JobRecord>> Catalog::FindRepeatedJob(
+    absl::string_view id, const RequestIdentity& request) const {
+  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::optional<JobRecord>> {
+    LORSA_ASSIGN_OR_RETURN(std::optional<StoredJob> stored,
+                           server::FindRepeatedJob(connection, id, request));
+    if (!stored.has_value()) return std::nullopt;
+    return std::move(stored->record);
   });
 }
 
@@ -90,6 +112,54 @@ absl::StatusOr<std::vector<JobRecord>> Catalog::QueuedJobs(int limit) const {
 
 absl::StatusOr<int64_t> Catalog::CountJobs(v1::JobState state) const {
   return readers_->Run([&](Connection& connection) { return CountJobsInState(connection, state); });
+}
+
+absl::StatusOr<std::vector<JobRecord>> Catalog::OverdueJobs(absl::Time now, int limit) const {
+  return readers_->Run(
+      [&](Connection& connection) { return ReadOverdueJobs(connection, now, limit); });
+}
+
+absl::StatusOr<std::vector<JobRecord>> Catalog::ExpiredJobs(absl::Time now, int limit) const {
+  return readers_->Run(
+      [&](Connection& connection) { return ReadExpiredJobs(connection, now, limit); });
+}
+
+absl::StatusOr<v1::Sweep> Catalog::CreateSweep(const NewSweep& sweep, absl::Time now) {
+  return WriteFor<v1::Sweep>(
+      *writer_, [&](Connection& connection) { return InsertSweep(connection, sweep, now); });
+}
+
+absl::StatusOr<std::optional<v1::Sweep>> Catalog::FindRepeatedSweep(
+    absl::string_view id, const RequestIdentity& request) const {
+  return readers_->Run(
+      [&](Connection& connection) { return server::FindRepeatedSweep(connection, id, request); });
+}
+
+absl::StatusOr<v1::Sweep> Catalog::GetSweep(absl::string_view id) const {
+  return readers_->Run([&](Connection& connection) { return ReadSweep(connection, id); });
+}
+
+absl::StatusOr<std::vector<v1::Sweep>> Catalog::ListSweeps(absl::string_view before_id,
+                                                           int limit) const {
+  return readers_->Run(
+      [&](Connection& connection) { return ReadSweeps(connection, before_id, limit); });
+}
+
+absl::Status Catalog::DeleteJob(absl::string_view id, const JobCheck& check) {
+  return writer_->Write([&](Connection& connection) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(connection, id));
+    LORSA_RETURN_IF_ERROR(check(job.record));
+    return MarkDeleted(connection, job.number);
+  });
+}
+
+absl::StatusOr<std::vector<JobRecord>> Catalog::DeletedJobs(int limit) const {
+  return readers_->Run([&](Connection& connection) { return ReadDeletedJobs(connection, limit); });
+}
+
+absl::StatusOr<bool> Catalog::PurgeJob(absl::string_view id) {
+  return WriteFor<bool>(*writer_,
+                        [&](Connection& connection) { return RemoveSomeRows(connection, id); });
 }
 
 absl::StatusOr<JobRecord> Catalog::UpdateJob(absl::string_view id, absl::Time now,
@@ -135,11 +205,11 @@ absl::Status Catalog::PutCheckpoint(const AttemptKey& attempt, const v1::Checkpo
 
 absl::StatusOr<std::vector<v1::MetricPoint>> Catalog::MetricsAfter(absl::string_view job_id,
                                                                    int64_t after_sequence,
-                                                                   v1::MetricKind kind,
+                                                                   const MetricFilter& filter,
                                                                    int limit) const {
   return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::vector<v1::MetricPoint>> {
     LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
-    return ReadMetricsAfter(connection, job, after_sequence, kind, limit);
+    return ReadMetricsAfter(connection, job, after_sequence, filter, limit);
   });
 }
 
@@ -171,8 +241,8 @@ absl::StatusOr<v1::Checkpoint> Catalog::ImportCheckpoint(const NewJob& job,
                                                          const v1::Checkpoint& checkpoint,
                                                          absl::Time now) {
   LORSA_RETURN_IF_ERROR(writer_->Write([&](Connection& connection) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const StoredJob stored, InsertJob(connection, job, now));
-    return StoreImportedCheckpoint(connection, stored, checkpoint, now);
+    LORSA_ASSIGN_OR_RETURN(const InsertedJob inserted, InsertJob(connection, job, now));
+    return StoreImportedCheckpoint(connection, inserted.stored, checkpoint, now);
   }));
   return GetCheckpoint(job.id, checkpoint.step());
 }

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "lorsa/v1/job.pb.h"
 #include "lorsa/v1/metric_service.pb.h"
+#include "lorsa/v1/sweep.pb.h"
 
 namespace lorsa::server {
 
@@ -39,7 +41,7 @@ class ConnectionPool;
 // A job as stored.
 struct JobRecord {
   std::string id;
-  // Everything but progress and waiting_for, which are not durable.
+  // Everything but progress, waiting_for and waiting_message, which are not durable.
   v1::Job job;
   // Process of the current attempt; pid 0 before it is known.
   ProcessIdentity worker;
@@ -47,13 +49,37 @@ struct JobRecord {
   absl::Time not_before = absl::InfinitePast();
   // Recoveries since the last new scheduled checkpoint.
   int recoveries = 0;
+  // Attempts lost before their worker said hello, one after the other.
+  int startup_failures = 0;
+  // Of the checkpoint that the job was forked from; 0 if it was not.
+  int64_t first_step = 0;
+  // Whether a checkpoint of the job is pinned.
+  bool has_pin = false;
+};
+
+// By what a request that is sent again is known.
+struct RequestIdentity {
+  std::string id;      // chosen by the client; empty: each request is one of its own
+  std::string sha256;  // of its contents, hex
 };
 
 struct NewJob {
   std::string id;  // valid (base/identifiers.h)
   v1::TrainingSpec spec;
   v1::TrainingSpec resolved_spec;
-  std::string request_id;  // may be empty
+  v1::JobPolicy policy;
+  RequestIdentity request;
+  int64_t memory_bytes = 0;  // as in Job
+  // As in Job, and the job's copy of that checkpoint; of the latter step, tokens, files and FVU.
+  std::string forked_from;
+  std::optional<v1::Checkpoint> first_checkpoint;
+};
+
+struct NewSweep {
+  std::string id;   // valid
+  v1::Sweep sweep;  // what its client set, but for the name
+  RequestIdentity request;
+  std::vector<NewJob> jobs;  // with ids of their own
 };
 
 // What one transaction does to a job; what is left empty stays as it is.
@@ -69,6 +95,10 @@ struct JobChange {
   std::optional<ProcessIdentity> worker;
   std::optional<absl::Time> not_before;
   std::optional<int> recoveries;
+  std::optional<int> startup_failures;
+  std::optional<std::string> log_tail;  // valid UTF-8
+  // The deadline counts no longer.
+  bool drop_deadline = false;
   // Queue behind all others; a job is otherwise queued where its creation put it.
   bool to_end_of_queue = false;
 };
@@ -76,6 +106,9 @@ struct JobChange {
 // Looks at the job as it is inside the transaction and says what to do, or refuses with an error,
 // which is handed on. Runs on the writer thread: quick, and without a call to the catalog.
 using JobDecision = std::function<absl::StatusOr<JobChange>(const JobRecord& current)>;
+
+// The same for what is done to a job as a whole: OK lets it happen.
+using JobCheck = std::function<absl::Status(const JobRecord& current)>;
 
 // One attempt of one job.
 struct AttemptKey {
@@ -85,6 +118,8 @@ struct AttemptKey {
 
 struct JobFilter {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // unspecified = all
+  std::map<std::string, std::string> labels;       // all of them
+  std::string sweep_id;                            // empty = of any sweep or none
   // Only jobs created before this one; empty = from the newest. A job that does not exist gives
   // INVALID_ARGUMENT.
   std::string before_id;
@@ -96,6 +131,15 @@ struct MetricRange {
   int64_t start_step = 0;
   int64_t end_step = 0;  // exclusive; 0 = no end
   int limit = 1000;
+  // At most `limit` points (2 or more) spread over the range, its first and its last among them,
+  // instead of its first ones.
+  bool thinned = false;
+};
+
+// Which points of a stream.
+struct MetricFilter {
+  v1::MetricKind kind = v1::METRIC_KIND_UNSPECIFIED;  // unspecified = both
+  int64_t every_steps = 1;                            // training points of multiples of this alone
 };
 
 // All methods block and may be called from any thread, but not from a JobDecision. Errors:
@@ -112,23 +156,57 @@ class Catalog {
 
   // --- Jobs ---
 
-  // Stores a QUEUED job with its first event (reason CREATED). The same id, request_id (not empty)
-  // and spec again return the job that the first call made; otherwise ALREADY_EXISTS for an id
-  // that is taken.
+  // Stores a QUEUED job with its first event (reason CREATED). The same id and request again return
+  // the job that the first call made; otherwise ALREADY_EXISTS for an id that is taken, UNAVAILABLE
+  // for that of a job which is being removed.
   absl::StatusOr<JobRecord> CreateJob(const NewJob& job, absl::Time now);
+  // OK if a job of that id can be created now; else what CreateJob says.
+  absl::Status CheckJobIdIsFree(absl::string_view id) const;
+  // The job that this very request made already, if it did.
+  absl::StatusOr<std::optional<JobRecord>> FindRepeatedJob(absl::string_view id,
+                                                           const RequestIdentity& request) const;
   absl::StatusOr<JobRecord> GetJob(absl::string_view id) const;
   // Newest first.
   absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter) const;
-  // All jobs that hold a slot (server/jobs/job_state.h), in queue order.
+  // All jobs that hold a slot (server/jobs/job_state.h).
   absl::StatusOr<std::vector<JobRecord>> ActiveJobs() const;
-  // The first `limit` QUEUED jobs, in queue order.
+  // The first `limit` QUEUED jobs, in queue order: by priority, higher first, then by position.
   absl::StatusOr<std::vector<JobRecord>> QueuedJobs(int limit) const;
   absl::StatusOr<int64_t> CountJobs(v1::JobState state) const;
+  // At most `limit` jobs that have not ended, nor are about to (CANCELLING), though their deadline
+  // is over.
+  absl::StatusOr<std::vector<JobRecord>> OverdueJobs(absl::Time now, int limit) const;
+  // At most `limit` jobs that have outlived their ttl and have no pinned checkpoint.
+  absl::StatusOr<std::vector<JobRecord>> ExpiredJobs(absl::Time now, int limit) const;
 
   // The one way in which a job changes: decision, row and event in one transaction. Returns the
   // job after it. FAILED_PRECONDITION for an illegal edge.
   absl::StatusOr<JobRecord> UpdateJob(absl::string_view id, absl::Time now,
                                       const JobDecision& decision);
+
+  // --- Sweeps ---
+
+  // Stores the sweep and all its jobs, or nothing. The same id and request again return the sweep
+  // that the first call made; ALREADY_EXISTS for an id of sweep or job that is taken.
+  absl::StatusOr<v1::Sweep> CreateSweep(const NewSweep& sweep, absl::Time now);
+  // The sweep that this very request made already, if it did.
+  absl::StatusOr<std::optional<v1::Sweep>> FindRepeatedSweep(absl::string_view id,
+                                                             const RequestIdentity& request) const;
+  // With its counts and its best job as they are.
+  absl::StatusOr<v1::Sweep> GetSweep(absl::string_view id) const;
+  // Newest first, those created before the sweep `before_id`; empty = from the newest.
+  absl::StatusOr<std::vector<v1::Sweep>> ListSweeps(absl::string_view before_id, int limit) const;
+
+  // --- Removal of a job: from DeleteJob on no other method sees it, but its id stays taken until
+  // its files are gone and PurgeJob has taken its rows. ---
+
+  // If `check` lets it.
+  absl::Status DeleteJob(absl::string_view id, const JobCheck& check);
+  // At most `limit` jobs on their way out.
+  absl::StatusOr<std::vector<JobRecord>> DeletedJobs(int limit) const;
+  // Takes some of the rows of a job on its way out, so that other writes come in between. True once
+  // none is left.
+  absl::StatusOr<bool> PurgeJob(absl::string_view id);
 
   // Events with a higher revision, in order, at most `limit`.
   absl::StatusOr<std::vector<v1::JobEvent>> ListEvents(absl::string_view job_id,
@@ -154,10 +232,11 @@ class Catalog {
 
   // --- Metrics ---
 
-  // Points of a job with a higher sequence, in order of sequence. `kind` unspecified = both.
+  // Points of a job with a higher sequence, in order of sequence.
   absl::StatusOr<std::vector<v1::MetricPoint>> MetricsAfter(absl::string_view job_id,
                                                             int64_t after_sequence,
-                                                            v1::MetricKind kind, int limit) const;
+                                                            const MetricFilter& filter,
+                                                            int limit) const;
   // In order of step.
   absl::StatusOr<std::vector<v1::MetricPoint>> QueryMetrics(absl::string_view job_id,
                                                             const MetricRange& range) const;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/catalog/sqlite.h"
 
 namespace lorsa::server {
@@ -26,7 +27,7 @@ NewJob Named(const std::string& id, const std::string& request_id = "") {
   job.spec.set_top_k(64);
   job.resolved_spec = job.spec;
   job.resolved_spec.set_seed(7);
-  job.request_id = request_id;
+  job.request = {.id = request_id, .sha256 = "sha256 of " + id};
   return job;
 }
 
@@ -140,7 +141,7 @@ TEST_F(CatalogTest, TakenIdIsRefusedForAnotherRequest) {
   EXPECT_TRUE(absl::IsAlreadyExists(catalog_->CreateJob(Named("demo", "r2"), kStart).status()));
   EXPECT_TRUE(absl::IsAlreadyExists(catalog_->CreateJob(Named("demo"), kStart).status()));
   NewJob other = Named("demo", "r1");
-  other.spec.set_top_k(32);
+  other.request.sha256 = "sha256 of another request";
   EXPECT_TRUE(absl::IsAlreadyExists(catalog_->CreateJob(other, kStart).status()));
 }
 
@@ -306,7 +307,7 @@ TEST_F(CatalogTest, NewerAttemptsPointStandsInTheOldersPlace) {
   EXPECT_EQ(points[1].tokens(), 4096);
   EXPECT_EQ(points[1].time().seconds(), 1'800'000'002);
   // A reader that had seen all of the first attempt meets the replaced point again.
-  const auto fresh = catalog_->MetricsAfter("demo", 2, v1::METRIC_KIND_UNSPECIFIED, 10).value();
+  const auto fresh = catalog_->MetricsAfter("demo", 2, {}, 10).value();
   ASSERT_THAT(fresh, SizeIs(1));
   EXPECT_EQ(fresh[0].step(), 2);
 }
@@ -315,7 +316,7 @@ TEST_F(CatalogTest, BatchSentAgainIsDropped) {
   const AttemptKey attempt = Running("demo");
   ASSERT_TRUE(catalog_->PutMetrics(attempt, 1, {Point(1, 0.5)}).ok());
   ASSERT_TRUE(catalog_->PutMetrics(attempt, 1, {Point(1, 0.5)}).ok());
-  const auto points = catalog_->MetricsAfter("demo", 0, v1::METRIC_KIND_UNSPECIFIED, 10).value();
+  const auto points = catalog_->MetricsAfter("demo", 0, {}, 10).value();
   ASSERT_THAT(points, SizeIs(1));
   EXPECT_EQ(points[0].sequence(), 1);
 }
@@ -325,9 +326,15 @@ TEST_F(CatalogTest, MetricsAreFilteredByKindAndRange) {
   std::vector<v1::MetricPoint> points = {Point(0, 0.9, v1::METRIC_KIND_EVALUATION)};
   for (int step = 1; step <= 5; ++step) points.push_back(Point(step, 1.0 / step));
   ASSERT_TRUE(catalog_->PutMetrics(attempt, 1, points).ok());
-  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, v1::METRIC_KIND_EVALUATION, 10).value(), SizeIs(1));
-  EXPECT_THAT(catalog_->MetricsAfter("demo", 4, v1::METRIC_KIND_UNSPECIFIED, 10).value(),
-              SizeIs(2));
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, {.kind = v1::METRIC_KIND_EVALUATION}, 10).value(),
+              SizeIs(1));
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 4, {}, 10).value(), SizeIs(2));
+  std::vector<int64_t> every_second;
+  for (const v1::MetricPoint& point :
+       catalog_->MetricsAfter("demo", 0, {.every_steps = 2}, 10).value()) {
+    every_second.push_back(point.step());
+  }
+  EXPECT_THAT(every_second, ElementsAre(0, 2, 4));
   const auto range =
       catalog_
           ->QueryMetrics(
@@ -338,13 +345,73 @@ TEST_F(CatalogTest, MetricsAreFilteredByKindAndRange) {
   EXPECT_EQ(range[0].step(), 2);
 }
 
+TEST_F(CatalogTest, ThinnedRangeHasItsFirstAndLastAndIsEven) {
+  const AttemptKey attempt = Running("demo");
+  std::vector<v1::MetricPoint> points;
+  for (int step = 10; step <= 1000; step += step < 500 ? 1 : 50) points.push_back(Point(step, 1));
+  ASSERT_TRUE(catalog_->PutMetrics(attempt, 1, points).ok());
+  const auto steps = [&](int64_t start, int64_t end, int limit) {
+    std::vector<int64_t> thinned;
+    for (const v1::MetricPoint& point :
+         catalog_
+             ->QueryMetrics("demo", {.kind = v1::METRIC_KIND_TRAINING,
+                                    .start_step = start,
+                                    .end_step = end,
+                                    .limit = limit,
+                                    .thinned = true})
+             .value()) {
+      thinned.push_back(point.step());
+    }
+    return thinned;
+  };
+  EXPECT_THAT(steps(0, 0, 2), ElementsAre(10, 1000));
+  EXPECT_THAT(steps(0, 0, 5), ElementsAre(10, 258, 550, 800, 1000));
+  EXPECT_THAT(steps(20, 25, 10), ElementsAre(20, 21, 22, 23, 24)) << "no more than there are";
+  EXPECT_THAT(steps(2000, 0, 5), IsEmpty());
+}
+
+// A week has ten million points; the cost of a thinned answer must not grow with them. Here fewer,
+// written past the interface, since the test is to take seconds.
+TEST_F(CatalogTest, LongHistoryIsServedThinnedAndExact) {
+  constexpr int64_t kPoints = 1'000'000;
+  Create("demo");
+  catalog_.reset();
+  {
+    auto connection = Connection::Open(Path()).value();
+    v1::MetricPoint point;
+    (*point.mutable_values())["loss"] = 0.5;
+    ASSERT_TRUE(connection->Execute("PRAGMA synchronous = OFF; BEGIN").ok());
+    auto statement = connection->Prepare(
+        "WITH RECURSIVE steps (step) AS (SELECT 1 UNION ALL SELECT step + 1 FROM steps WHERE step <"
+        " ?1) INSERT INTO metrics (job, kind, step, attempt, tokens, time, point)"
+        " SELECT 1, 1, step, 1, step, 0, ?2 FROM steps");
+    ASSERT_TRUE(statement->Bind(kPoints).BindBlob(point.SerializeAsString()).Run().ok());
+    ASSERT_TRUE(connection->Execute("COMMIT").ok());
+  }
+  Reopen();
+  const absl::Time began = absl::Now();
+  const auto thinned = catalog_->QueryMetrics(
+      "demo", {.kind = v1::METRIC_KIND_TRAINING, .limit = 1000, .thinned = true});
+  EXPECT_THAT(thinned.value(), SizeIs(1000));
+  EXPECT_EQ(thinned->front().step(), 1);
+  EXPECT_EQ(thinned->back().step(), kPoints);
+  // A scan of all takes longer; on an idle machine this takes some 20 ms.
+  EXPECT_LT(absl::Now() - began, absl::Seconds(2));
+  const auto tail = catalog_->QueryMetrics(
+      "demo", {.kind = v1::METRIC_KIND_TRAINING, .start_step = kPoints - 9, .limit = 100});
+  EXPECT_THAT(tail.value(), SizeIs(10));
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, {.every_steps = 100'000}, 256).value(), SizeIs(10));
+  // No evaluation among so many: the streams of a watcher ask for this.
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, {.kind = v1::METRIC_KIND_EVALUATION}, 256).value(),
+              IsEmpty());
+}
+
 TEST_F(CatalogTest, OlderAttemptCanStoreNothing) {
   const AttemptKey stale = Running("demo");
   Recovered("demo");
   EXPECT_TRUE(absl::IsAborted(catalog_->PutMetrics(stale, 1, {Point(1, 0.5)})));
   EXPECT_TRUE(absl::IsAborted(catalog_->PutCheckpoint(stale, CheckpointAt(1), true, kStart)));
-  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, v1::METRIC_KIND_UNSPECIFIED, 10).value(),
-              IsEmpty());
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, {}, 10).value(), IsEmpty());
   EXPECT_THAT(catalog_->ListCheckpoints("demo").value(), IsEmpty());
 }
 
@@ -477,8 +544,7 @@ TEST_F(CatalogTest, MissingJobIsNotFoundEverywhere) {
   EXPECT_TRUE(absl::IsNotFound(catalog_->GetJob("gone").status()));
   EXPECT_TRUE(absl::IsNotFound(catalog_->ListEvents("gone", 0, 1).status()));
   EXPECT_TRUE(absl::IsNotFound(catalog_->ListCheckpoints("gone").status()));
-  EXPECT_TRUE(
-      absl::IsNotFound(catalog_->MetricsAfter("gone", 0, v1::METRIC_KIND_UNSPECIFIED, 1).status()));
+  EXPECT_TRUE(absl::IsNotFound(catalog_->MetricsAfter("gone", 0, {}, 1).status()));
   EXPECT_TRUE(
       absl::IsNotFound(catalog_->UpdateJob("gone", kStart, To(v1::JOB_STATE_CANCELLED)).status()));
 }

@@ -124,10 +124,15 @@ absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
   return ApplyChange(connection, job, change, now);
 }
 
+absl::Status StoreCopiedCheckpoint(Connection& connection, const StoredJob& job,
+                                   const v1::Checkpoint& checkpoint, absl::Time now) {
+  return StoreRow(connection, job, checkpoint, /*scheduled=*/true, now);
+}
+
 // No edge of the state machine: nothing ran.
 absl::Status StoreImportedCheckpoint(Connection& connection, const StoredJob& job,
                                      const v1::Checkpoint& checkpoint, absl::Time now) {
-  LORSA_RETURN_IF_ERROR(StoreRow(connection, job, checkpoint, /*scheduled=*/true, now));
+  LORSA_RETURN_IF_ERROR(StoreCopiedCheckpoint(connection, job, checkpoint, now));
   const std::string message =
       absl::StrCat("checkpoint ", CheckpointId(checkpoint.step()), " was imported");
   {

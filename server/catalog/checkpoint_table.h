@@ -18,6 +18,10 @@ namespace lorsa::server {
 absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
                              const v1::Checkpoint& checkpoint, bool scheduled, absl::Time now);
 
+// Stores the row alone, for a checkpoint that no attempt of the job made.
+absl::Status StoreCopiedCheckpoint(Connection& connection, const StoredJob& job,
+                                   const v1::Checkpoint& checkpoint, absl::Time now);
+
 // Stores the row of a job that was just inserted and never runs, and makes the job ended.
 absl::Status StoreImportedCheckpoint(Connection& connection, const StoredJob& job,
                                      const v1::Checkpoint& checkpoint, absl::Time now);

@@ -3,8 +3,10 @@
 #include <google/protobuf/util/time_util.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/jobs/data_layout.h"
@@ -16,16 +18,29 @@ namespace {
 using google::protobuf::util::TimeUtil;
 
 // The order in which JobFromRow reads.
-#define LORSA_JOB_SELECT                                                                    \
-  "SELECT number, id, spec, resolved_spec, state, reason, message, jobs.attempt, revision," \
-  " create_time, start_time, end_time, not_before, recoveries, boot_id, pid, start_ticks,"  \
-  " (SELECT MAX(step) FROM checkpoints WHERE job = number AND damage = ''),"                \
-  " (SELECT step FROM checkpoints WHERE job = number AND fvu IS NOT NULL AND damage = ''"   \
-  "  ORDER BY fvu, step DESC LIMIT 1)"                                                      \
-  " FROM jobs LEFT JOIN attempts ON attempts.job = number AND attempts.attempt = jobs.attempt "
+#define LORSA_JOB_SELECT                                                                     \
+  "SELECT jobs.number, jobs.id, spec, resolved_spec, state, reason, message, jobs.attempt,"  \
+  " revision, jobs.create_time, start_time, end_time, not_before, recoveries, boot_id, pid," \
+  " start_ticks,"                                                                            \
+  " (SELECT MAX(step) FROM checkpoints WHERE job = jobs.number AND damage = ''),"            \
+  " best.step, best.fvu, policy, deadline, expire_time, startup_failures, memory_bytes,"     \
+  " log_tail, forked_from, sweeps.id,"                                                       \
+  " EXISTS (SELECT 1 FROM checkpoints WHERE job = jobs.number AND pinned = 1)"               \
+  " FROM jobs LEFT JOIN attempts ON attempts.job = jobs.number AND"                          \
+  " attempts.attempt = jobs.attempt LEFT JOIN sweeps ON sweeps.number = jobs.sweep"          \
+  " LEFT JOIN checkpoints AS best ON best.job = jobs.number AND best.step ="                 \
+  " (SELECT step FROM checkpoints WHERE job = jobs.number AND fvu IS NOT NULL"               \
+  "  AND damage = '' ORDER BY fvu, step DESC LIMIT 1) "
 
 std::string CheckpointName(absl::string_view job_id, int64_t step) {
   return absl::StrCat("jobs/", job_id, "/checkpoints/", CheckpointId(step));
+}
+
+// The step of such a name; 0 of an empty one.
+int64_t StepOfName(absl::string_view name) {
+  int64_t step = 0;
+  const absl::string_view digits = name.substr(name.rfind('-') + 1);
+  return absl::SimpleAtoi(digits, &step) ? step : 0;
 }
 
 absl::Status ReadSpecs(const Statement& row, v1::Job& job) {
@@ -41,6 +56,29 @@ void ReadTimes(const Statement& row, v1::Job& job) {
   *job.mutable_create_time() = TimeUtil::NanosecondsToTimestamp(row.Int(9));
   if (!row.IsNull(10)) *job.mutable_start_time() = TimeUtil::NanosecondsToTimestamp(row.Int(10));
   if (!row.IsNull(11)) *job.mutable_end_time() = TimeUtil::NanosecondsToTimestamp(row.Int(11));
+  if (!row.IsNull(22)) *job.mutable_expire_time() = TimeUtil::NanosecondsToTimestamp(row.Int(22));
+}
+
+void ReadCheckpointFields(const Statement& row, absl::string_view id, v1::Job& job) {
+  if (!row.IsNull(17)) job.set_latest_checkpoint(CheckpointName(id, row.Int(17)));
+  if (row.IsNull(18)) return;
+  job.set_best_checkpoint(CheckpointName(id, row.Int(18)));
+  job.set_best_fvu(row.Double(19));
+}
+
+// What its client may set besides the specification, and what comes of it.
+absl::Status ReadPolicy(const Statement& row, v1::Job& job) {
+  if (!job.mutable_policy()->ParseFromString(row.Bytes(20))) {
+    return absl::DataLossError(absl::StrCat("catalog: the policy of ", job.name(),
+                                            " is damaged; restore the catalog from a backup"));
+  }
+  if (row.IsNull(21)) job.mutable_policy()->clear_deadline();
+  job.set_memory_bytes(row.Int(24));
+  job.set_cpu_slots(static_cast<int>(job.resolved_spec().threads() * job.resolved_spec().ranks()));
+  job.set_log_tail(row.Bytes(25));
+  job.set_forked_from(row.Bytes(26));
+  if (!row.IsNull(27)) job.set_sweep(absl::StrCat("sweeps/", row.Bytes(27)));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StoredJob> JobFromRow(const Statement& row) {
@@ -60,8 +98,11 @@ absl::StatusOr<StoredJob> JobFromRow(const Statement& row) {
   if (!row.IsNull(12)) record.not_before = absl::FromUnixNanos(row.Int(12));
   record.recoveries = static_cast<int>(row.Int(13));
   record.worker = {row.Bytes(14), static_cast<pid_t>(row.Int(15)), row.Int(16)};
-  if (!row.IsNull(17)) job.set_latest_checkpoint(CheckpointName(record.id, row.Int(17)));
-  if (!row.IsNull(18)) job.set_best_checkpoint(CheckpointName(record.id, row.Int(18)));
+  ReadCheckpointFields(row, record.id, job);
+  LORSA_RETURN_IF_ERROR(ReadPolicy(row, job));
+  record.first_step = StepOfName(record.job.forked_from());
+  record.startup_failures = static_cast<int>(row.Int(23));
+  record.has_pin = row.Int(28) != 0;
   return stored;
 }
 
@@ -80,7 +121,8 @@ absl::Status NoSuchJob(absl::string_view id) {
 }
 
 absl::StatusOr<std::optional<StoredJob>> FindJob(Connection& connection, absl::string_view id) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare(LORSA_JOB_SELECT "WHERE id = ?1"));
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare(LORSA_JOB_SELECT "WHERE jobs.id = ?1 AND deleted = 0"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
   if (!row) return std::nullopt;
   LORSA_ASSIGN_OR_RETURN(StoredJob job, JobFromRow(statement));
@@ -133,6 +175,14 @@ absl::Status SetWorker(Connection& connection, const StoredJob& job,
       .Run();
 }
 
+void BindOrNull(Statement& statement, std::optional<int64_t> value) {
+  if (value.has_value()) {
+    statement.Bind(*value);
+  } else {
+    statement.BindNull();
+  }
+}
+
 // State, and reason and message, which belong to it.
 absl::Status SetState(Connection& connection, const StoredJob& job, const JobChange& change,
                       absl::Time now) {
@@ -144,84 +194,135 @@ absl::Status SetState(Connection& connection, const StoredJob& job, const JobCha
   }
   LORSA_ASSIGN_OR_RETURN(Statement statement,
                          connection.Prepare("UPDATE jobs SET state = ?2, reason = ?3, message = ?4,"
-                                            " end_time = ?5 WHERE number = ?1"));
+                                            " end_time = ?5, expire_time = ?6 WHERE number = ?1"));
   statement.Bind(job.number)
       .Bind(static_cast<int64_t>(*change.state))
       .Bind(change.reason)
       .Bind(change.message);
-  if (IsFinal(*change.state)) {
-    statement.Bind(absl::ToUnixNanos(now));
-  } else {
-    statement.BindNull();
-  }
+  const bool ended = IsFinal(*change.state);
+  BindOrNull(statement, ended ? std::optional(absl::ToUnixNanos(now)) : std::nullopt);
+  const v1::JobPolicy& policy = job.record.job.policy();
+  BindOrNull(statement, ended && policy.has_ttl()
+                            ? std::optional(absl::ToUnixNanos(now) +
+                                            TimeUtil::DurationToNanoseconds(policy.ttl()))
+                            : std::nullopt);
   return statement.Run();
 }
 
 absl::Status SetSchedule(Connection& connection, const StoredJob& job, const JobChange& change) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(
-          "UPDATE jobs SET not_before = ?2, recoveries = ?3, revision = revision + 1,"
-          " queue_position = CASE WHEN ?4 THEN (SELECT MAX(queue_position) + 1 FROM"
-          " jobs) ELSE queue_position END WHERE number = ?1"));
-  const absl::Time not_before = change.not_before.value_or(job.record.not_before);
+      connection.Prepare("UPDATE jobs SET not_before = ?2, recoveries = ?3, startup_failures = ?4,"
+                         " revision = revision + 1, queue_position = CASE WHEN ?5 THEN"
+                         " (SELECT MAX(queue_position) + 1 FROM jobs) ELSE queue_position END,"
+                         " deadline = CASE WHEN ?6 THEN NULL ELSE deadline END WHERE number = ?1"));
+  const JobRecord& before = job.record;
+  const absl::Time not_before = change.not_before.value_or(before.not_before);
   statement.Bind(job.number);
-  if (not_before == absl::InfinitePast()) {
-    statement.BindNull();
-  } else {
-    statement.Bind(absl::ToUnixNanos(not_before));
-  }
-  return statement.Bind(static_cast<int64_t>(change.recoveries.value_or(job.record.recoveries)))
+  BindOrNull(statement, not_before == absl::InfinitePast()
+                            ? std::nullopt
+                            : std::optional(absl::ToUnixNanos(not_before)));
+  return statement.Bind(static_cast<int64_t>(change.recoveries.value_or(before.recoveries)))
+      .Bind(static_cast<int64_t>(change.startup_failures.value_or(before.startup_failures)))
       .Bind(static_cast<int64_t>(change.to_end_of_queue))
+      .Bind(static_cast<int64_t>(change.drop_deadline))
       .Run();
 }
 
-absl::Status InsertJobRow(Connection& connection, const NewJob& job, absl::Time now) {
+absl::Status SetLogTail(Connection& connection, const StoredJob& job, absl::string_view tail) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("UPDATE jobs SET log_tail = ?2 WHERE number = ?1"));
+  return statement.Bind(job.number).Bind(tail).Run();
+}
+
+absl::Status InsertJobRow(Connection& connection, const NewJob& job, absl::Time now,
+                          std::optional<int64_t> sweep) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
       connection.Prepare(
-          "INSERT INTO jobs (id, spec, resolved_spec, request_id, state, reason, message, attempt,"
-          " revision, create_time, queue_position, recoveries) VALUES (?1, ?2, ?3, ?4, ?5,"
-          " 'CREATED', '', 0, 1, ?6, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM jobs), 0)"));
-  return statement.Bind(job.id)
+          "INSERT INTO jobs (id, spec, resolved_spec, request_id, request_sha256, state, reason,"
+          " message, attempt, revision, create_time, queue_position, recoveries, policy, priority,"
+          " deadline, memory_bytes, forked_from, sweep) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'CREATED',"
+          " '', 0, 1, ?7, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM jobs), 0, ?8, ?9,"
+          " ?10, ?11, ?12, ?13)"));
+  statement.Bind(job.id)
       .BindBlob(job.spec.SerializeAsString())
       .BindBlob(job.resolved_spec.SerializeAsString())
-      .Bind(job.request_id)
+      .Bind(job.request.id)
+      .Bind(job.request.sha256)
       .Bind(static_cast<int64_t>(v1::JOB_STATE_QUEUED))
       .Bind(absl::ToUnixNanos(now))
-      .Run();
+      .BindBlob(job.policy.SerializeAsString())
+      .Bind(static_cast<int64_t>(job.policy.priority()));
+  BindOrNull(statement,
+             job.policy.has_deadline()
+                 ? std::optional<int64_t>(TimeUtil::TimestampToNanoseconds(job.policy.deadline()))
+                 : std::nullopt);
+  statement.Bind(job.memory_bytes).Bind(job.forked_from);
+  BindOrNull(statement, sweep);
+  return statement.Run();
 }
 
-absl::Status InsertCreatedEvent(Connection& connection, int64_t number, absl::Time now) {
+absl::Status InsertLabels(Connection& connection, int64_t number, const v1::JobPolicy& policy) {
+  for (const auto& [key, value] : policy.labels()) {
+    LORSA_ASSIGN_OR_RETURN(Statement statement,
+                           connection.Prepare("INSERT INTO job_labels VALUES (?1, ?2, ?3)"));
+    LORSA_RETURN_IF_ERROR(statement.Bind(number).Bind(key).Bind(value).Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InsertCreatedEvent(Connection& connection, int64_t number,
+                                absl::string_view forked_from, absl::Time now) {
   StoredJob nothing;
   nothing.number = number;
-  return InsertEvent(connection, nothing, {.state = v1::JOB_STATE_QUEUED, .reason = "CREATED"},
-                     now);
-}
-
-// Whether `existing` is what an earlier send of the same request made.
-absl::StatusOr<bool> IsSameRequest(Connection& connection, const StoredJob& existing,
-                                   const NewJob& job) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("SELECT request_id FROM jobs WHERE number = ?1"));
-  LORSA_RETURN_IF_ERROR(statement.Bind(existing.number).Step().status());
-  return !job.request_id.empty() && statement.Bytes(0) == job.request_id &&
-         existing.record.job.spec().SerializeAsString() == job.spec.SerializeAsString();
+  JobChange created{.state = v1::JOB_STATE_QUEUED, .reason = "CREATED"};
+  if (!forked_from.empty()) created.message = absl::StrCat("forked from ", forked_from);
+  return InsertEvent(connection, nothing, created, now);
 }
 
 }  // namespace
 
-absl::StatusOr<StoredJob> InsertJob(Connection& connection, const NewJob& job, absl::Time now) {
-  LORSA_ASSIGN_OR_RETURN(const std::optional<StoredJob> existing, FindJob(connection, job.id));
-  if (existing.has_value()) {
-    LORSA_ASSIGN_OR_RETURN(const bool same, IsSameRequest(connection, *existing, job));
-    if (same) return *existing;
+absl::StatusOr<std::optional<StoredJob>> FindRepeatedJob(Connection& connection,
+                                                         absl::string_view id,
+                                                         const RequestIdentity& request) {
+  if (request.id.empty()) return std::nullopt;
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(LORSA_JOB_SELECT "WHERE jobs.id = ?1 AND deleted = 0 AND"
+                                          " jobs.request_id = ?2 AND jobs.request_sha256 = ?3"));
+  LORSA_ASSIGN_OR_RETURN(const bool row,
+                         statement.Bind(id).Bind(request.id).Bind(request.sha256).Step());
+  if (!row) return std::nullopt;
+  LORSA_ASSIGN_OR_RETURN(StoredJob job, JobFromRow(statement));
+  return job;
+}
+
+absl::Status CheckIdIsFree(Connection& connection, absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("SELECT deleted FROM jobs WHERE id = ?1"));
+  LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
+  if (!row) return absl::OkStatus();
+  if (statement.Int(0) == 0) {
     return absl::AlreadyExistsError(
-        absl::StrCat("there is a job ", job.id, " already; choose another id"));
+        absl::StrCat("there is a job ", id, " already; choose another id"));
   }
-  LORSA_RETURN_IF_ERROR(InsertJobRow(connection, job, now));
-  LORSA_RETURN_IF_ERROR(InsertCreatedEvent(connection, connection.last_insert_rowid(), now));
-  return ReadJob(connection, job.id);
+  return absl::UnavailableError(
+      absl::StrCat("a deleted job ", id, " is still being removed; try again in a moment"));
+}
+
+absl::StatusOr<InsertedJob> InsertJob(Connection& connection, const NewJob& job, absl::Time now,
+                                      std::optional<int64_t> sweep) {
+  LORSA_ASSIGN_OR_RETURN(std::optional<StoredJob> repeated,
+                         FindRepeatedJob(connection, job.id, job.request));
+  if (repeated.has_value()) return InsertedJob{.stored = *std::move(repeated)};
+  LORSA_RETURN_IF_ERROR(CheckIdIsFree(connection, job.id));
+  LORSA_RETURN_IF_ERROR(InsertJobRow(connection, job, now, sweep));
+  const int64_t number = connection.last_insert_rowid();
+  LORSA_RETURN_IF_ERROR(InsertLabels(connection, number, job.policy));
+  LORSA_RETURN_IF_ERROR(InsertCreatedEvent(connection, number, job.forked_from, now));
+  LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(connection, job.id));
+  return InsertedJob{.stored = std::move(stored), .is_new = true};
 }
 
 absl::StatusOr<StoredJob> ReadJob(Connection& connection, absl::string_view id) {
@@ -231,8 +332,9 @@ absl::StatusOr<StoredJob> ReadJob(Connection& connection, absl::string_view id) 
 }
 
 absl::StatusOr<int64_t> JobNumber(Connection& connection, absl::string_view id) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("SELECT number FROM jobs WHERE id = ?1"));
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("SELECT number FROM jobs WHERE id = ?1 AND deleted = 0"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
   if (!row) return NoSuchJob(id);
   return statement.Int(0);
@@ -248,11 +350,18 @@ absl::StatusOr<std::vector<JobRecord>> ReadJobs(Connection& connection, const Jo
     LORSA_RETURN_IF_ERROR(number.status());
     before = *number;
   }
-  LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare(LORSA_JOB_SELECT "WHERE number < ?1 AND (?2 = 0 OR"
-                                                             " state = ?2)"
-                                                             " ORDER BY number DESC LIMIT ?3"));
-  statement.Bind(before).Bind(static_cast<int64_t>(filter.state));
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(
+          LORSA_JOB_SELECT
+          "WHERE jobs.number < ?1 AND (?2 = 0 OR state = ?2) AND deleted = 0 AND NOT EXISTS"
+          " (SELECT 1 FROM json_each(?3) AS wanted WHERE NOT EXISTS (SELECT 1 FROM job_labels"
+          " WHERE job = jobs.number AND key = wanted.key AND value = wanted.value))"
+          " AND (?4 = '' OR sweeps.id = ?4) ORDER BY jobs.number DESC LIMIT ?5"));
+  statement.Bind(before)
+      .Bind(static_cast<int64_t>(filter.state))
+      .Bind(nlohmann::json(filter.labels).dump())
+      .Bind(filter.sweep_id);
   return JobsFromRows(statement.Bind(static_cast<int64_t>(filter.limit)));
 }
 
@@ -260,15 +369,52 @@ absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(Connection& connection, v
                                                        int64_t limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(LORSA_JOB_SELECT "WHERE state = ?1 ORDER BY queue_position LIMIT ?2"));
+      connection.Prepare(LORSA_JOB_SELECT "WHERE state = ?1 AND deleted = 0"
+                                          " ORDER BY priority DESC, queue_position LIMIT ?2"));
   return JobsFromRows(statement.Bind(static_cast<int64_t>(state)).Bind(limit));
 }
 
 absl::StatusOr<int64_t> CountJobsInState(Connection& connection, v1::JobState state) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("SELECT COUNT(*) FROM jobs WHERE state = ?1"));
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("SELECT COUNT(*) FROM jobs WHERE state = ?1 AND deleted = 0"));
   LORSA_RETURN_IF_ERROR(statement.Bind(static_cast<int64_t>(state)).Step().status());
   return statement.Int(0);
+}
+
+absl::StatusOr<std::vector<JobRecord>> ReadOverdueJobs(Connection& connection, absl::Time now,
+                                                       int64_t limit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(LORSA_JOB_SELECT
+                         "WHERE deadline <= ?1 AND end_time IS NULL AND state != ?2"
+                         " AND deleted = 0 ORDER BY deadline LIMIT ?3"));
+  statement.Bind(absl::ToUnixNanos(now)).Bind(static_cast<int64_t>(v1::JOB_STATE_CANCELLING));
+  return JobsFromRows(statement.Bind(limit));
+}
+
+absl::StatusOr<std::vector<JobRecord>> ReadExpiredJobs(Connection& connection, absl::Time now,
+                                                       int64_t limit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(LORSA_JOB_SELECT
+                         "WHERE expire_time <= ?1 AND deleted = 0 AND NOT EXISTS (SELECT 1 FROM"
+                         " checkpoints WHERE job = jobs.number AND pinned = 1)"
+                         " ORDER BY expire_time LIMIT ?2"));
+  return JobsFromRows(statement.Bind(absl::ToUnixNanos(now)).Bind(limit));
+}
+
+absl::StatusOr<std::vector<JobRecord>> ReadDeletedJobs(Connection& connection, int64_t limit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(LORSA_JOB_SELECT "WHERE deleted = 1 ORDER BY jobs.number LIMIT ?1"));
+  return JobsFromRows(statement.Bind(limit));
+}
+
+absl::Status MarkDeleted(Connection& connection, int64_t job) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("UPDATE jobs SET deleted = 1 WHERE number = ?1"));
+  return statement.Bind(job).Run();
 }
 
 absl::Status ApplyChange(Connection& connection, const StoredJob& job, const JobChange& change,
@@ -282,6 +428,9 @@ absl::Status ApplyChange(Connection& connection, const StoredJob& job, const Job
   }
   if (change.worker.has_value()) {
     LORSA_RETURN_IF_ERROR(SetWorker(connection, job, *change.worker));
+  }
+  if (change.log_tail.has_value()) {
+    LORSA_RETURN_IF_ERROR(SetLogTail(connection, job, *change.log_tail));
   }
   return SetSchedule(connection, job, change);
 }
@@ -313,7 +462,7 @@ absl::StatusOr<AttemptKey> ReadAttempt(Connection& connection, absl::string_view
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
       connection.Prepare("SELECT id, attempts.attempt FROM attempts JOIN jobs ON job = number"
-                         " WHERE token_sha256 = ?1"));
+                         " WHERE token_sha256 = ?1 AND deleted = 0"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(token_sha256).Step());
   if (!row) return absl::NotFoundError("no attempt has this token");
   return AttemptKey{statement.Bytes(0), static_cast<int>(statement.Int(1))};

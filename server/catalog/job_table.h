@@ -4,6 +4,7 @@
 #define LORSA_SERVER_CATALOG_JOB_TABLE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,14 +23,33 @@ struct StoredJob {
   JobRecord record;
 };
 
-absl::StatusOr<StoredJob> InsertJob(Connection& connection, const NewJob& job, absl::Time now);
+struct InsertedJob {
+  StoredJob stored;
+  bool is_new = false;  // false: an earlier send of the same request made it
+};
+// The rows of the job, but for that of its first checkpoint. `sweep`: number of that of which it is
+// a part, if any.
+absl::StatusOr<InsertedJob> InsertJob(Connection& connection, const NewJob& job, absl::Time now,
+                                      std::optional<int64_t> sweep = std::nullopt);
+// ALREADY_EXISTS for an id that a job has, UNAVAILABLE for that of one on its way out.
+absl::Status CheckIdIsFree(Connection& connection, absl::string_view id);
+absl::StatusOr<std::optional<StoredJob>> FindRepeatedJob(Connection& connection,
+                                                         absl::string_view id,
+                                                         const RequestIdentity& request);
 absl::StatusOr<StoredJob> ReadJob(Connection& connection, absl::string_view id);
 absl::StatusOr<int64_t> JobNumber(Connection& connection, absl::string_view id);
 absl::StatusOr<std::vector<JobRecord>> ReadJobs(Connection& connection, const JobFilter& filter);
-// In queue order, at most `limit`.
+// In queue order, at most `limit`, as below.
 absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(Connection& connection, v1::JobState state,
                                                        int64_t limit);
 absl::StatusOr<int64_t> CountJobsInState(Connection& connection, v1::JobState state);
+absl::StatusOr<std::vector<JobRecord>> ReadOverdueJobs(Connection& connection, absl::Time now,
+                                                       int64_t limit);
+absl::StatusOr<std::vector<JobRecord>> ReadExpiredJobs(Connection& connection, absl::Time now,
+                                                       int64_t limit);
+// Those on their way out, which nothing else here sees.
+absl::StatusOr<std::vector<JobRecord>> ReadDeletedJobs(Connection& connection, int64_t limit);
+absl::Status MarkDeleted(Connection& connection, int64_t job);
 
 // Writes the row and the event of `change`. FAILED_PRECONDITION for an illegal edge.
 absl::Status ApplyChange(Connection& connection, const StoredJob& job, const JobChange& change,

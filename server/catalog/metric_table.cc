@@ -2,7 +2,12 @@
 
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "base/status_macros.h"
 
@@ -64,6 +69,74 @@ absl::StatusOr<bool> AdvanceBatch(Connection& connection, const StoredJob& job,
   return connection.changes() == 1;
 }
 
+absl::StatusOr<std::vector<v1::MetricPoint>> ReadKindAfter(Connection& connection, int64_t job,
+                                                           v1::MetricKind kind,
+                                                           int64_t after_sequence,
+                                                           int64_t every_steps, int limit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(LORSA_METRIC_SELECT "INDEXED BY metrics_in_order WHERE job = ?1 AND"
+                                             " kind = ?2 AND sequence > ?3 AND step % ?4 = 0"
+                                             " ORDER BY sequence LIMIT ?5"));
+  statement.Bind(job).Bind(static_cast<int64_t>(kind)).Bind(after_sequence).Bind(every_steps);
+  return PointsFromRows(statement.Bind(static_cast<int64_t>(limit)));
+}
+
+int64_t EndOf(const MetricRange& range) {
+  return range.end_step == 0 ? std::numeric_limits<int64_t>::max() : range.end_step;
+}
+
+// The first `limit` points of the range from `first_step` on.
+absl::StatusOr<std::vector<v1::MetricPoint>> ReadFrom(Connection& connection, int64_t job,
+                                                      const MetricRange& range, int64_t first_step,
+                                                      int limit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(LORSA_METRIC_SELECT "WHERE job = ?1 AND kind = ?2 AND step >= ?3 AND"
+                                             " step < ?4 ORDER BY step LIMIT ?5"));
+  statement.Bind(job).Bind(static_cast<int64_t>(range.kind)).Bind(first_step).Bind(EndOf(range));
+  return PointsFromRows(statement.Bind(static_cast<int64_t>(limit)));
+}
+
+struct Steps {
+  int64_t first = 0;
+  int64_t last = 0;
+};
+
+// Of the range's points; nothing if it has none.
+absl::StatusOr<std::optional<Steps>> FirstAndLast(Connection& connection, int64_t job,
+                                                  const MetricRange& range) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("SELECT (SELECT MIN(step) FROM metrics WHERE job = ?1 AND kind = ?2 AND"
+                         " step >= ?3 AND step < ?4), (SELECT MAX(step) FROM metrics WHERE job ="
+                         " ?1 AND kind = ?2 AND step >= ?3 AND step < ?4)"));
+  statement.Bind(job).Bind(static_cast<int64_t>(range.kind)).Bind(range.start_step);
+  LORSA_RETURN_IF_ERROR(statement.Bind(EndOf(range)).Step().status());
+  if (statement.IsNull(0)) return std::nullopt;
+  return Steps{.first = statement.Int(0), .last = statement.Int(1)};
+}
+
+// A search of the index for each point: the cost does not grow with the range.
+absl::StatusOr<std::vector<v1::MetricPoint>> ReadThinned(Connection& connection, int64_t job,
+                                                         const MetricRange& range) {
+  LORSA_ASSIGN_OR_RETURN(const std::optional<Steps> steps, FirstAndLast(connection, job, range));
+  std::vector<v1::MetricPoint> thinned;
+  if (!steps.has_value()) return thinned;
+  const double stretch =
+      static_cast<double>(steps->last - steps->first) / std::max(range.limit - 1, 1);
+  for (int i = 0; i < range.limit; ++i) {
+    const auto from = i + 1 == range.limit
+                          ? steps->last
+                          : steps->first + static_cast<int64_t>(std::llround(i * stretch));
+    if (!thinned.empty() && from <= thinned.back().step()) continue;  // Sparse: it had this one.
+    LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> point,
+                           ReadFrom(connection, job, range, from, 1));
+    if (!point.empty()) thinned.push_back(std::move(point.front()));
+  }
+  return thinned;
+}
+
 }  // namespace
 
 absl::Status StoreMetrics(Connection& connection, const StoredJob& job, int64_t batch_number,
@@ -78,26 +151,26 @@ absl::Status StoreMetrics(Connection& connection, const StoredJob& job, int64_t 
 
 absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricsAfter(Connection& connection, int64_t job,
                                                               int64_t after_sequence,
-                                                              v1::MetricKind kind, int limit) {
-  LORSA_ASSIGN_OR_RETURN(
-      Statement statement,
-      connection.Prepare(LORSA_METRIC_SELECT "WHERE job = ?1 AND sequence > ?2 AND (?3 = 0 OR"
-                                             " kind = ?3) ORDER BY sequence LIMIT ?4"));
-  statement.Bind(job).Bind(after_sequence).Bind(static_cast<int64_t>(kind));
-  return PointsFromRows(statement.Bind(static_cast<int64_t>(limit)));
+                                                              const MetricFilter& filter,
+                                                              int limit) {
+  std::vector<v1::MetricPoint> points;
+  for (const v1::MetricKind kind : {v1::METRIC_KIND_TRAINING, v1::METRIC_KIND_EVALUATION}) {
+    if (filter.kind != v1::METRIC_KIND_UNSPECIFIED && filter.kind != kind) continue;
+    const int64_t every = kind == v1::METRIC_KIND_TRAINING ? filter.every_steps : 1;
+    LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> more,
+                           ReadKindAfter(connection, job, kind, after_sequence, every, limit));
+    std::move(more.begin(), more.end(), std::back_inserter(points));
+  }
+  std::sort(points.begin(), points.end(),
+            [](const auto& a, const auto& b) { return a.sequence() < b.sequence(); });
+  if (points.size() > static_cast<size_t>(limit)) points.resize(limit);
+  return points;
 }
 
 absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricRange(Connection& connection, int64_t job,
                                                              const MetricRange& range) {
-  LORSA_ASSIGN_OR_RETURN(
-      Statement statement,
-      connection.Prepare(LORSA_METRIC_SELECT "WHERE job = ?1 AND kind = ?2 AND step >= ?3 AND"
-                                             " step < ?4 ORDER BY step LIMIT ?5"));
-  statement.Bind(job)
-      .Bind(static_cast<int64_t>(range.kind))
-      .Bind(range.start_step)
-      .Bind(range.end_step == 0 ? std::numeric_limits<int64_t>::max() : range.end_step);
-  return PointsFromRows(statement.Bind(static_cast<int64_t>(range.limit)));
+  return range.thinned ? ReadThinned(connection, job, range)
+                       : ReadFrom(connection, job, range, range.start_step, range.limit);
 }
 
 }  // namespace lorsa::server

@@ -19,7 +19,8 @@ absl::Status StoreMetrics(Connection& connection, const StoredJob& job, int64_t 
 
 absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricsAfter(Connection& connection, int64_t job,
                                                               int64_t after_sequence,
-                                                              v1::MetricKind kind, int limit);
+                                                              const MetricFilter& filter,
+                                                              int limit);
 
 absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricRange(Connection& connection, int64_t job,
                                                              const MetricRange& range);

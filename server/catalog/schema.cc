@@ -14,6 +14,15 @@ namespace {
 // Times are nanoseconds since the Unix epoch. Blobs are Protobuf messages. Tables refer to jobs by
 // number, not id: shorter keys in the long tables.
 constexpr char kTables[] = R"sql(
+CREATE TABLE sweeps (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of creation
+  id TEXT NOT NULL UNIQUE,
+  request_id TEXT NOT NULL,
+  request_sha256 TEXT NOT NULL,
+  create_time INTEGER NOT NULL,
+  sweep BLOB NOT NULL            -- Sweep with nothing but what its client set
+) STRICT;
+
 CREATE TABLE jobs (
   number INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of creation
   id TEXT NOT NULL UNIQUE,
@@ -30,10 +39,32 @@ CREATE TABLE jobs (
   end_time INTEGER,
   queue_position INTEGER NOT NULL,
   not_before INTEGER,
-  recoveries INTEGER NOT NULL
+  recoveries INTEGER NOT NULL,
+  request_sha256 TEXT NOT NULL,
+  policy BLOB NOT NULL,          -- JobPolicy
+  priority INTEGER NOT NULL,     -- of the policy
+  deadline INTEGER,              -- of the policy; null once it counts no longer
+  expire_time INTEGER,           -- of a job that has ended and has a ttl
+  startup_failures INTEGER NOT NULL DEFAULT 0,  -- losses before hello, one after the other
+  memory_bytes INTEGER NOT NULL, -- expected; 0 = not known
+  log_tail TEXT NOT NULL DEFAULT '',  -- of the attempt that was lost or failed last
+  forked_from TEXT NOT NULL,     -- name of a checkpoint, or empty
+  sweep INTEGER REFERENCES sweeps (number),
+  deleted INTEGER NOT NULL DEFAULT 0  -- 1: on its way out, invisible
 ) STRICT;
-CREATE INDEX jobs_by_state ON jobs (state, queue_position);
+CREATE INDEX jobs_in_queue ON jobs (state, priority DESC, queue_position);
+CREATE INDEX jobs_by_deadline ON jobs (deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX jobs_by_expire_time ON jobs (expire_time) WHERE expire_time IS NOT NULL;
+CREATE INDEX jobs_by_sweep ON jobs (sweep, number) WHERE sweep IS NOT NULL;
+CREATE INDEX jobs_deleted ON jobs (number) WHERE deleted = 1;
 CREATE INDEX jobs_by_queue_position ON jobs (queue_position);
+
+CREATE TABLE job_labels (
+  job INTEGER NOT NULL REFERENCES jobs (number),
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (job, key)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE attempts (
   job INTEGER NOT NULL REFERENCES jobs (number),
@@ -71,7 +102,8 @@ CREATE TABLE metrics (
   point BLOB NOT NULL,           -- MetricPoint with nothing but its values
   UNIQUE (job, kind, step)
 ) STRICT;
-CREATE INDEX metrics_by_sequence ON metrics (job, sequence);
+-- With the step, so that a thinned history is read without the rows that it leaves out.
+CREATE INDEX metrics_in_order ON metrics (job, kind, sequence, step);
 
 CREATE TABLE checkpoints (
   job INTEGER NOT NULL REFERENCES jobs (number),
@@ -103,12 +135,46 @@ ALTER TABLE checkpoints ADD COLUMN scheduled INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE checkpoints ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 )sql";
 
-// Sets of that time say nothing of a state; they are ready.
+// From version 2. Sets of that time say nothing of a state; they are ready. A request of that time
+// that is sent again is not known any more.
 constexpr char kUpgradeFrom2[] = R"sql(
 ALTER TABLE checkpoints ADD COLUMN damage TEXT NOT NULL DEFAULT '';
 ALTER TABLE checkpoints ADD COLUMN verify_time INTEGER;
 CREATE INDEX checkpoints_damaged ON checkpoints (job) WHERE damage != '';
 ALTER TABLE activation_sets ADD COLUMN quarantined INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE sweeps (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  request_id TEXT NOT NULL,
+  request_sha256 TEXT NOT NULL,
+  create_time INTEGER NOT NULL,
+  sweep BLOB NOT NULL
+) STRICT;
+ALTER TABLE jobs ADD COLUMN request_sha256 TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN policy BLOB NOT NULL DEFAULT x'';
+ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN deadline INTEGER;
+ALTER TABLE jobs ADD COLUMN expire_time INTEGER;
+ALTER TABLE jobs ADD COLUMN startup_failures INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN memory_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN log_tail TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN forked_from TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN sweep INTEGER REFERENCES sweeps (number);
+ALTER TABLE jobs ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;
+DROP INDEX jobs_by_state;
+CREATE INDEX jobs_in_queue ON jobs (state, priority DESC, queue_position);
+CREATE INDEX jobs_by_deadline ON jobs (deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX jobs_by_expire_time ON jobs (expire_time) WHERE expire_time IS NOT NULL;
+CREATE INDEX jobs_by_sweep ON jobs (sweep, number) WHERE sweep IS NOT NULL;
+CREATE INDEX jobs_deleted ON jobs (number) WHERE deleted = 1;
+CREATE TABLE job_labels (
+  job INTEGER NOT NULL REFERENCES jobs (number),
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (job, key)
+) STRICT, WITHOUT ROWID;
+DROP INDEX metrics_by_sequence;
+CREATE INDEX metrics_in_order ON metrics (job, kind, sequence, step);
 )sql";
 
 // kUpgrades[i] makes a catalog of version i + 2 from one of version i + 1. A new version adds its

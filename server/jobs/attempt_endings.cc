@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/jobs/job_requests.h"
 #include "server/jobs/job_state.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/utf8.h"
@@ -20,43 +21,67 @@ absl::Duration Backoff(int recovery, const JobOptions& options) {
   return std::min(options.first_backoff * std::ldexp(1.0, recovery - 1), options.max_backoff);
 }
 
-JobChange GiveUp(const JobRecord& job, const Loss& loss) {
-  JobChange change{.state = v1::JOB_STATE_FAILED, .reason = "WORKER_LOST"};
-  change.message =
-      absl::StrCat("the worker was lost ", job.recoveries + 1,
-                   " times without a new checkpoint, the last time because ", loss.cause);
-  if (!loss.log_tail.empty()) {
-    absl::StrAppend(&change.message, "; its log ends:\n", loss.log_tail);
-  }
-  return change;
+JobChange GiveUp(const std::string& reason, std::string message) {
+  return {.state = v1::JOB_STATE_FAILED, .reason = reason, .message = std::move(message)};
 }
 
-JobChange Recover(const JobRecord& job, const Loss& loss, const JobOptions& options) {
+JobChange Recover(const JobRecord& job, int startup_failures, const Loss& loss,
+                  const JobOptions& options) {
   const int recovery = job.recoveries + 1;
   const absl::Duration backoff = Backoff(recovery, options);
-  JobChange change{.state = v1::JOB_STATE_RECOVERING, .reason = "WORKER_LOST"};
+  JobChange change{.state = v1::JOB_STATE_RECOVERING, .reason = loss.reason};
   change.message =
       absl::StrCat("the worker was lost because ", loss.cause, "; recovery ", recovery, " of ",
                    options.max_recoveries, " begins in ", absl::FormatDuration(backoff));
-  change.not_before = loss.time + backoff;
+  change.not_before = loss.end.time + backoff;
   change.recoveries = recovery;
+  change.startup_failures = startup_failures;
   return change;
+}
+
+JobChange RecoverOrGiveUp(const JobRecord& job, const Loss& loss, const JobOptions& options) {
+  const bool at_startup = job.job.state() == v1::JOB_STATE_STARTING;
+  const int startup_failures = at_startup ? job.startup_failures + 1 : 0;
+  if (startup_failures >= options.max_startup_failures) {
+    return GiveUp("STARTUP_CRASH",
+                  absl::StrCat("the worker was lost ", startup_failures,
+                               " times before it had begun, the last time because ", loss.cause));
+  }
+  if (job.recoveries >= options.max_recoveries) {
+    return GiveUp(
+        loss.reason,
+        absl::StrCat("the worker was lost ", job.recoveries + 1,
+                     " times without a new checkpoint, the last time because ", loss.cause));
+  }
+  return Recover(job, startup_failures, loss, options);
+}
+
+// The end of a job that is CANCELLING.
+JobChange Stopped(const JobRecord& job, std::string message) {
+  if (job.job.reason() == kDeadlineReason) {
+    return GiveUp(kDeadlineReason, job.job.message());
+  }
+  return {.state = v1::JOB_STATE_CANCELLED, .message = std::move(message)};
 }
 
 JobChange ChangeOnLoss(const JobRecord& job, const Loss& loss, const JobOptions& options) {
   switch (job.job.state()) {
     case v1::JOB_STATE_CANCELLING:
-      return {.state = v1::JOB_STATE_CANCELLED,
-              .message = absl::StrCat("the worker was stopped: ", loss.cause)};
+      return Stopped(job, absl::StrCat("the worker was stopped: ", loss.cause));
     case v1::JOB_STATE_PAUSING:
       return {.state = v1::JOB_STATE_PAUSED,
-              .reason = "WORKER_LOST",
+              .reason = loss.reason,
               .message = absl::StrCat("the worker was lost while pausing because ", loss.cause,
                                       "; resuming goes on from the newest checkpoint")};
     default:
-      return job.recoveries < options.max_recoveries ? Recover(job, loss, options)
-                                                     : GiveUp(job, loss);
+      return RecoverOrGiveUp(job, loss, options);
   }
+}
+
+JobChange LossChange(const JobRecord& job, const Loss& loss, const JobOptions& options) {
+  JobChange change = ChangeOnLoss(job, loss, options);
+  change.log_tail = loss.end.log_tail;
+  return change;
 }
 
 // What the worker's leaving means when it did what it was asked to.
@@ -108,11 +133,11 @@ absl::Status StaleAttempt(const AttemptKey& attempt) {
 JobDecision LossDecision(int attempt, const Loss& loss, const JobOptions& options) {
   return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
     if (!IsCurrent(job, attempt)) return StaleAttempt({job.id, attempt});
-    return OrQuarantined(job, ChangeOnLoss(job, loss, options));
+    return OrQuarantined(job, LossChange(job, loss, options));
   };
 }
 
-JobDecision OutcomeDecision(int attempt, const v1::WorkerOutcome& outcome, absl::Time now,
+JobDecision OutcomeDecision(int attempt, const v1::WorkerOutcome& outcome, const AttemptEnd& end,
                             const JobOptions& options) {
   return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
     if (!IsCurrent(job, attempt)) return StaleAttempt({job.id, attempt});
@@ -120,13 +145,15 @@ JobDecision OutcomeDecision(int attempt, const v1::WorkerOutcome& outcome, absl:
     if (!state.has_value()) {
       const Loss loss{.cause = absl::StrCat("it left unasked with the outcome ",
                                             v1::WorkerOutcome::Kind_Name(outcome.kind())),
-                      .time = now};
-      return OrQuarantined(job, ChangeOnLoss(job, loss, options));
+                      .end = end};
+      return OrQuarantined(job, LossChange(job, loss, options));
     }
-    JobChange change{.state = state};
+    const std::string message = Utf8Prefix(outcome.message(), kMaxMessageBytes);
+    if (state == v1::JOB_STATE_CANCELLED) return Stopped(job, message);
+    JobChange change{.state = state, .message = message};
     change.reason =
         *state == v1::JOB_STATE_QUEUED ? "DRAIN" : Utf8Prefix(outcome.reason(), kMaxReasonBytes);
-    change.message = Utf8Prefix(outcome.message(), kMaxMessageBytes);
+    if (state == v1::JOB_STATE_FAILED) change.log_tail = end.log_tail;
     return OrQuarantined(job, std::move(change));
   };
 }

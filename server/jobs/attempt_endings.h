@@ -16,21 +16,28 @@ namespace lorsa::server {
 // Reason of a job that is PAUSING, or then PAUSED, because its set was found damaged.
 inline constexpr char kSetQuarantined[] = "SET_QUARANTINED";
 
+// What is known of the end of any attempt.
+struct AttemptEnd {
+  absl::Time time;
+  std::string log_tail;  // the last lines of its log; becomes Job.log_tail if it was lost or failed
+};
+
 // A worker that is gone without an outcome.
 struct Loss {
-  std::string cause;     // a clause: "its process was killed by signal 9 (Killed)"
-  std::string log_tail;  // the last lines of its log; shown if the job FAILED
-  absl::Time time;
+  std::string reason = "WORKER_LOST";  // or OUT_OF_MEMORY or STUCK; see Job.reason
+  std::string cause;                   // a clause: "its process was killed by signal 9 (Killed)"
+  AttemptEnd end;
 };
 
 // What the loss of `attempt` does: RECOVERING with a growing backoff, FAILED once recoveries are
-// used up, PAUSED or CANCELLED if the client wanted it stopped anyway. StaleAttempt if it is not
-// the job's current one. A job that is PAUSING because its set is damaged becomes PAUSED with that
-// reason, also if its worker failed over the damage first; the same holds for OutcomeDecision.
+// used up or workers keep dying before they have begun, PAUSED or CANCELLED if the client wanted it
+// stopped anyway, FAILED if its deadline did. StaleAttempt if it is not the job's current one. A
+// job that is PAUSING because its set is damaged becomes PAUSED with that reason, also if its
+// worker failed over the damage first; the same holds for OutcomeDecision.
 JobDecision LossDecision(int attempt, const Loss& loss, const JobOptions& options);
 
 // What `outcome` does. One that the worker was not asked for (PAUSED, CANCELLED) counts as a loss.
-JobDecision OutcomeDecision(int attempt, const v1::WorkerOutcome& outcome, absl::Time now,
+JobDecision OutcomeDecision(int attempt, const v1::WorkerOutcome& outcome, const AttemptEnd& end,
                             const JobOptions& options);
 
 // FAILED_PRECONDITION (STALE_ATTEMPT): the answer to a worker that must exit.

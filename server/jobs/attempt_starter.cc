@@ -104,7 +104,7 @@ void AttemptStarter::Spawn(const AttemptKey& attempt, int ranks) {
        .ranks = ranks});
   if (!worker.ok()) {
     const Loss loss{.cause = absl::StrCat("it could not be started: ", worker.status().message()),
-                    .time = env_.now()};
+                    .end = {.time = env_.now()}};
     CommitChange(env_, attempt.job_id, LossDecision(attempt.attempt, loss, options_)).IgnoreError();
     return;
   }

@@ -19,12 +19,18 @@ std::string DataLayout::ImportFolder(absl::string_view job_id) const {
   return absl::StrCat(JoinPath(root_, "imports"), "/", job_id);
 }
 
+std::string DataLayout::JobsFolder() const { return JoinPath(root_, "jobs"); }
+
 std::string DataLayout::JobFolder(absl::string_view job_id) const {
-  return absl::StrCat(JoinPath(root_, "jobs"), "/", job_id);
+  return JoinPath(JobsFolder(), job_id);
+}
+
+std::string DataLayout::AttemptsFolder(absl::string_view job_id) const {
+  return JoinPath(JobFolder(job_id), "attempts");
 }
 
 std::string DataLayout::AttemptFolder(absl::string_view job_id, int attempt) const {
-  return absl::StrFormat("%s/attempts/%04d", JobFolder(job_id), attempt);
+  return absl::StrFormat("%s/%04d", AttemptsFolder(job_id), attempt);
 }
 
 std::string DataLayout::BootstrapFile(absl::string_view job_id, int attempt) const {

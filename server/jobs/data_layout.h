@@ -39,7 +39,9 @@ class DataLayout {
   std::string SetsFolder() const;
   std::string ImportFolder(absl::string_view job_id) const;
 
+  std::string JobsFolder() const;
   std::string JobFolder(absl::string_view job_id) const;
+  std::string AttemptsFolder(absl::string_view job_id) const;
   std::string AttemptFolder(absl::string_view job_id, int attempt) const;
   std::string BootstrapFile(absl::string_view job_id, int attempt) const;
   std::string LogFile(absl::string_view job_id, int attempt) const;

@@ -7,17 +7,23 @@
 
 #include "absl/time/time.h"
 #include "base/file_system.h"
+#include "base/hard_link.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/data_layout.h"
+#include "server/jobs/job_queue.h"
 #include "server/jobs/job_watch.h"
 #include "server/jobs/launcher.h"
 
 namespace lorsa::server {
 
 struct JobOptions {
-  int max_running_jobs = 1;
+  // What jobs that hold a slot may take together.
+  JobCapacity capacity;
   // How often processes, deadlines and the queue are looked at.
   absl::Duration poll_interval = absl::Milliseconds(500);
+  // How often jobs that have outlived their ttl are looked for, and a removal that failed is tried
+  // again.
+  absl::Duration tidy_interval = absl::Seconds(10);
   // A worker that sends nothing for so long (before its hello, between heartbeats, or after the
   // connection broke or the server restarted) is killed and counts as lost. Time in which the
   // server handles a message of it does not count.
@@ -26,6 +32,12 @@ struct JobOptions {
   absl::Duration cancel_grace = absl::Seconds(30);
   // Recoveries without a new scheduled checkpoint between them; one more loss and the job FAILED.
   int max_recoveries = 5;
+  // Attempts, one after the other, whose worker was lost before it said hello; with so many the job
+  // FAILED: what keeps a program from starting seldom passes.
+  int max_startup_failures = 3;
+  // A worker that reports no new step and no other progress for so long is stuck, unless the job's
+  // policy says otherwise.
+  absl::Duration step_timeout = absl::Hours(1);
   // Before the first recovery; doubles with each further one, up to max_backoff.
   absl::Duration first_backoff = absl::Seconds(1);
   absl::Duration max_backoff = absl::Seconds(60);
@@ -51,6 +63,8 @@ struct JobEnvironment {
   // For deadlines within the process.
   std::function<absl::Duration()> uptime = SystemUptime;
   std::function<std::string(size_t)> random_bytes = SystemRandomBytes;
+  // As HardLink.
+  std::function<absl::Status(const std::string& from, const std::string& to)> link = HardLink;
   // Why no attempt may be launched just now (the disk is nearly full); empty if one may.
   std::function<std::string()> launch_obstacle = [] { return std::string(); };
 };

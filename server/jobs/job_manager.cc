@@ -1,50 +1,22 @@
 #include "server/jobs/job_manager.h"
 
-#include "absl/strings/str_cat.h"
+#include <utility>
+
 #include "base/status_macros.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
+#include "server/jobs/job_forker.h"
+#include "server/jobs/job_remover.h"
+#include "server/jobs/job_requests.h"
 #include "server/jobs/job_state.h"
 #include "server/jobs/live_attempts.h"
 #include "server/jobs/scheduler.h"
 #include "server/jobs/worker_sessions.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {
 
-absl::Status WrongState(const JobRecord& job, absl::string_view remedy) {
-  const std::string state(JobStateName(job.job.state()));
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat("job ", job.id, " is ", state, "; ", remedy)),
-      "WRONG_JOB_STATE", {{"job", job.id}, {"state", state}});
-}
-
-JobDecision PauseDecision(std::string reason, std::string message) {
-  return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
-    if (job.job.state() != v1::JOB_STATE_RUNNING) {
-      return WrongState(job, "only a RUNNING job can be paused");
-    }
-    return JobChange{.state = v1::JOB_STATE_PAUSING, .reason = reason, .message = message};
-  };
-}
-
-absl::StatusOr<JobChange> ResumeDecision(const JobRecord& job) {
-  if (job.job.state() != v1::JOB_STATE_PAUSED) {
-    return WrongState(job, "only a PAUSED job can be resumed");
-  }
-  return JobChange{
-      .state = v1::JOB_STATE_QUEUED, .reason = "RESUMED", .recoveries = 0, .to_end_of_queue = true};
-}
-
-// ABORTED if the job is CANCELLING already: there is nothing to change.
-absl::StatusOr<JobChange> CancelDecision(const JobRecord& job) {
-  const v1::JobState state = job.job.state();
-  if (IsFinal(state)) return WrongState(job, "it has ended and cannot be cancelled");
-  if (state == v1::JOB_STATE_CANCELLING) return absl::AbortedError("CANCELLING already");
-  return JobChange{.state = HasWorker(state) ? v1::JOB_STATE_CANCELLING : v1::JOB_STATE_CANCELLED,
-                   .reason = "CANCEL_REQUESTED"};
-}
+constexpr int kMaxSweepJobs = 256;  // as in sweep.proto
 
 }  // namespace
 
@@ -53,40 +25,36 @@ JobManager::JobManager(const JobOptions& options, const JobEnvironment& environm
       env_(environment),
       live_(std::make_unique<LiveAttempts>()),
       sessions_(std::make_unique<WorkerSessions>(options, environment, *live_, [this] { Poke(); })),
-      scheduler_(std::make_unique<Scheduler>(options, environment, *live_)) {}
+      scheduler_(std::make_unique<Scheduler>(options, environment, *live_)),
+      remover_(std::make_unique<JobRemover>(environment)),
+      forker_(std::make_unique<JobForker>(environment)),
+      polling_(options.poll_interval,
+               [this] {
+                 Poll();
+                 return false;
+               }),
+      tidying_(options.tidy_interval, [this] { return Tidy(); }) {}
 
 JobManager::~JobManager() { Stop(); }
 
 void JobManager::Start() {
-  thread_ = std::thread([this] { PollUntilStopped(); });
-}
-
-void JobManager::PollUntilStopped() {
-  while (true) {
-    Poll();
-    absl::MutexLock lock(&mu_);
-    const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return stopping_ || poked_; };
-    mu_.AwaitWithTimeout(absl::Condition(&due), options_.poll_interval);
-    if (stopping_) return;
-    poked_ = false;
+  {
+    absl::MutexLock lock(&creation_mu_);
+    forker_->RemoveRemains();
   }
+  polling_.Start();
+  tidying_.Start();
 }
 
 void JobManager::Stop() {
-  {
-    absl::MutexLock lock(&mu_);
-    stopping_ = true;
-  }
-  if (thread_.joinable()) thread_.join();
+  polling_.Stop();
+  tidying_.Stop();
   live_->EndAll(absl::UnavailableError("the server is shutting down; connect again"));
 }
 
-void JobManager::Poke() {
-  absl::MutexLock lock(&mu_);
-  poked_ = true;
-}
-
 void JobManager::Poll() { scheduler_->Poll(); }
+
+bool JobManager::Tidy() { return remover_->Work(); }
 
 void JobManager::BeginDrain() {
   scheduler_->BeginDrain();
@@ -97,6 +65,11 @@ bool JobManager::AwaitDrained(absl::Duration timeout) { return scheduler_->Await
 
 v1::Job JobManager::WithLiveFields(const JobRecord& record) const {
   v1::Job job = record.job;
+  if (job.state() == v1::JOB_STATE_QUEUED) {
+    Waiting waiting = scheduler_->WaitingOf(job);
+    job.set_waiting_for(std::move(waiting.reason));
+    job.set_waiting_message(std::move(waiting.message));
+  }
   if (!HasWorker(job.state())) return job;
   if (const auto progress = live_->Progress(record.id)) *job.mutable_progress() = *progress;
   job.set_waiting_for(live_->WaitingFor(record.id));
@@ -104,9 +77,25 @@ v1::Job JobManager::WithLiveFields(const JobRecord& record) const {
 }
 
 absl::StatusOr<v1::Job> JobManager::CreateJob(const NewJob& job) {
+  absl::MutexLock lock(&creation_mu_);
   LORSA_ASSIGN_OR_RETURN(const JobRecord record, env_.catalog.CreateJob(job, env_.now()));
   Poke();
   return WithLiveFields(record);
+}
+
+absl::StatusOr<v1::Job> JobManager::ForkJob(const std::string& source_id, const NewJob& job) {
+  absl::MutexLock lock(&creation_mu_);
+  LORSA_ASSIGN_OR_RETURN(const JobRecord record, forker_->Fork(source_id, job));
+  Poke();
+  return WithLiveFields(record);
+}
+
+absl::StatusOr<std::optional<v1::Job>> JobManager::FindRepeatedJob(
+    absl::string_view id, const RequestIdentity& request) const {
+  LORSA_ASSIGN_OR_RETURN(const std::optional<JobRecord> record,
+                         env_.catalog.FindRepeatedJob(id, request));
+  if (!record.has_value()) return std::nullopt;
+  return WithLiveFields(*record);
 }
 
 absl::StatusOr<v1::Job> JobManager::GetJob(absl::string_view id) const {
@@ -145,6 +134,40 @@ absl::StatusOr<v1::Job> JobManager::ResumeJob(absl::string_view id) {
 absl::StatusOr<v1::Job> JobManager::CancelJob(absl::string_view id) {
   absl::StatusOr<v1::Job> job = Change(id, CancelDecision);
   return absl::IsAborted(job.status()) ? GetJob(id) : job;
+}
+
+absl::StatusOr<v1::Job> JobManager::RetryJob(absl::string_view id) {
+  return Change(id, RetryDecision(env_.now()));
+}
+
+absl::Status JobManager::DeleteJob(absl::string_view id, bool even_if_pinned) {
+  LORSA_RETURN_IF_ERROR(remover_->Delete(id, even_if_pinned));
+  tidying_.Poke();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Sweep> JobManager::CreateSweep(const NewSweep& sweep) {
+  absl::MutexLock lock(&creation_mu_);
+  LORSA_ASSIGN_OR_RETURN(v1::Sweep created, env_.catalog.CreateSweep(sweep, env_.now()));
+  Poke();
+  return created;
+}
+
+absl::StatusOr<v1::Sweep> JobManager::CancelSweep(absl::string_view id) {
+  LORSA_RETURN_IF_ERROR(env_.catalog.GetSweep(id).status());
+  LORSA_ASSIGN_OR_RETURN(
+      const std::vector<JobRecord> jobs,
+      env_.catalog.ListJobs({.sweep_id = std::string(id), .limit = kMaxSweepJobs}));
+  for (const JobRecord& job : jobs) {
+    if (IsFinal(job.job.state())) continue;
+    const absl::Status cancelled = CancelJob(job.id).status();
+    // One that has ended or was deleted meanwhile needs no more.
+    if (cancelled.ok() || absl::IsFailedPrecondition(cancelled) || absl::IsNotFound(cancelled)) {
+      continue;
+    }
+    return cancelled;
+  }
+  return env_.catalog.GetSweep(id);
 }
 
 std::optional<v1::JobProgress> JobManager::Progress(absl::string_view id) const {

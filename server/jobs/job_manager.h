@@ -20,7 +20,7 @@
 
 #include <memory>
 #include <optional>
-#include <thread>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -31,9 +31,12 @@
 #include "lorsa/v1/job.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/job_environment.h"
+#include "server/jobs/periodic_thread.h"
 
 namespace lorsa::server {
 
+class JobForker;
+class JobRemover;
 class LiveAttempts;
 class Scheduler;
 class WorkerSessions;
@@ -45,10 +48,11 @@ class JobManager {
   // Stops as Stop() does.
   ~JobManager();
 
-  // Starts the thread that polls. Jobs that were running when the last server ended are picked up:
-  // a live worker has silence_timeout to come back, a dead one's outcome file is read.
+  // Starts the threads that poll and tidy, after removing what forks left that were cut off. Jobs
+  // that were running when the last server ended are picked up: a live worker has silence_timeout
+  // to come back, a dead one's outcome file is read.
   void Start();
-  // Stops polling and closes the workers' connections with UNAVAILABLE; workers go on and connect
+  // Stops both and closes the workers' connections with UNAVAILABLE; workers go on and connect
   // to the next server. Idempotent.
   void Stop();
 
@@ -62,11 +66,20 @@ class JobManager {
   // One look at processes, deadlines and the queue: what the thread does every poll_interval. For
   // tests, instead of Start(). One caller at a time.
   void Poll();
+  // One step of removing deleted and expired jobs, as above: what a second thread does. True if
+  // there is more to do at once.
+  bool Tidy();
 
   // --- For clients. `id` is the {job} of jobs/{job}. ---
 
   // As Catalog::CreateJob.
   absl::StatusOr<v1::Job> CreateJob(const NewJob& job);
+  // The same for a job with a first checkpoint, which is copied from that of the job `source_id`;
+  // NOT_FOUND if it is gone.
+  absl::StatusOr<v1::Job> ForkJob(const std::string& source_id, const NewJob& job);
+  // As Catalog::FindRepeatedJob.
+  absl::StatusOr<std::optional<v1::Job>> FindRepeatedJob(absl::string_view id,
+                                                         const RequestIdentity& request) const;
   absl::StatusOr<v1::Job> GetJob(absl::string_view id) const;
   absl::StatusOr<std::vector<v1::Job>> ListJobs(const JobFilter& filter) const;
   // RUNNING → PAUSING; FAILED_PRECONDITION in another state.
@@ -79,6 +92,18 @@ class JobManager {
   // → CANCELLING, or CANCELLED at once where there is no worker. Changes nothing in a job that is
   // CANCELLING; FAILED_PRECONDITION for one that has ended.
   absl::StatusOr<v1::Job> CancelJob(absl::string_view id);
+  // FAILED → QUEUED, behind the others; FAILED_PRECONDITION in another state.
+  absl::StatusOr<v1::Job> RetryJob(absl::string_view id);
+  // As CheckDeletable in job_requests.h; the job is gone when this returns OK.
+  absl::Status DeleteJob(absl::string_view id, bool even_if_pinned);
+
+  // As Catalog::CreateSweep.
+  absl::StatusOr<v1::Sweep> CreateSweep(const NewSweep& sweep);
+  // Cancels each job of the sweep that has not ended; the sweep after it.
+  absl::StatusOr<v1::Sweep> CancelSweep(absl::string_view id);
+
+  // What a job may take here; see job_queue.h.
+  const JobCapacity& capacity() const { return options_.capacity; }
 
   // Newest progress of a running job; empty before the first, and after the end.
   std::optional<v1::JobProgress> Progress(absl::string_view id) const;
@@ -87,9 +112,8 @@ class JobManager {
   WorkerSessions& sessions() { return *sessions_; }
 
  private:
-  void PollUntilStopped();
   // Makes the thread poll now.
-  void Poke();
+  void Poke() { polling_.Poke(); }
   // The stored job with what is known of it only in memory.
   v1::Job WithLiveFields(const JobRecord& record) const;
   absl::StatusOr<v1::Job> Change(absl::string_view id, const JobDecision& decision);
@@ -99,11 +123,12 @@ class JobManager {
   const std::unique_ptr<LiveAttempts> live_;
   const std::unique_ptr<WorkerSessions> sessions_;
   const std::unique_ptr<Scheduler> scheduler_;
-
-  absl::Mutex mu_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool poked_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;
+  const std::unique_ptr<JobRemover> remover_;
+  // Jobs are created one at a time: none takes the folder of another in the making.
+  absl::Mutex creation_mu_;
+  const std::unique_ptr<JobForker> forker_ ABSL_PT_GUARDED_BY(creation_mu_);
+  PeriodicThread polling_;
+  PeriodicThread tidying_;
 };
 
 }  // namespace lorsa::server

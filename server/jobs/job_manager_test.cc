@@ -34,7 +34,7 @@ TEST_F(JobManagerTest, LaunchesNoMoreJobsThanMayRunInOrderOfCreation) {
 }
 
 TEST_F(JobManagerTest, RunsSeveralJobsIfAllowed) {
-  options_.max_running_jobs = 2;
+  options_.capacity.max_running_jobs = 2;
   Restart();
   for (const char* id : {"a", "b", "c"}) Create(id);
   Poll();

@@ -15,15 +15,15 @@ constexpr int kLast = v1::JOB_STATE_CANCELLED;
 // Written down a second time, by source state, so that an edge added by accident fails.
 const std::map<std::string, std::vector<std::string>>& LegalTargets() {
   static const auto* const targets = new std::map<std::string, std::vector<std::string>>{
-      {"QUEUED", {"STARTING", "CANCELLED"}},
+      {"QUEUED", {"STARTING", "CANCELLED", "FAILED"}},
       {"STARTING", {"QUEUED", "RUNNING", "RECOVERING", "CANCELLING", "FAILED"}},
       {"RUNNING", {"QUEUED", "PAUSING", "RECOVERING", "CANCELLING", "SUCCEEDED", "FAILED"}},
       {"PAUSING", {"PAUSED", "CANCELLING", "SUCCEEDED", "FAILED"}},
-      {"PAUSED", {"QUEUED", "CANCELLED"}},
-      {"RECOVERING", {"STARTING", "CANCELLED"}},
+      {"PAUSED", {"QUEUED", "CANCELLED", "FAILED"}},
+      {"RECOVERING", {"STARTING", "CANCELLED", "FAILED"}},
       {"CANCELLING", {"SUCCEEDED", "FAILED", "CANCELLED"}},
       {"SUCCEEDED", {}},
-      {"FAILED", {}},
+      {"FAILED", {"QUEUED"}},
       {"CANCELLED", {}},
   };
   return *targets;
@@ -50,10 +50,11 @@ TEST(JobStateTest, NoEdgeLeadsToOrFromUnspecified) {
   }
 }
 
-TEST(JobStateTest, FinalStatesAreThoseWithoutAnEdgeOut) {
+TEST(JobStateTest, FinalStatesAreThoseWithoutAnEdgeOutButForARetry) {
   for (int from = kFirst; from <= kLast; ++from) {
     const auto state = static_cast<v1::JobState>(from);
-    EXPECT_EQ(IsFinal(state), LegalTargets().at(std::string(JobStateName(state))).empty());
+    const auto& targets = LegalTargets().at(std::string(JobStateName(state)));
+    EXPECT_EQ(IsFinal(state), targets.empty() || state == v1::JOB_STATE_FAILED);
   }
 }
 

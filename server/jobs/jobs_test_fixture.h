@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,9 @@ class FakeLauncher final : public Launcher {
   }
   ProcessStatus Check(const ProcessIdentity& process) override {
     if (alive_[process.pid]) return {.alive = true};
-    return {.alive = false, .ending = endings_[process.pid]};
+    return {.alive = false,
+            .ending = endings_[process.pid],
+            .out_of_memory = out_of_memory_.contains(process.pid)};
   }
   void Kill(const ProcessIdentity& process) override {
     killed.push_back(process.pid);
@@ -52,6 +55,10 @@ class FakeLauncher final : public Launcher {
     alive_[pid] = false;
     endings_[pid] = ending;
   }
+  void EndLastForWantOfMemory() {
+    out_of_memory_.insert(static_cast<pid_t>(1000 + launched.size()));
+    EndLast("was killed by signal 9 (Killed) because memory ran out");
+  }
   void EndLast(const std::string& ending = "exited with status 1") {
     End(static_cast<pid_t>(1000 + launched.size()), ending);
   }
@@ -64,6 +71,7 @@ class FakeLauncher final : public Launcher {
  private:
   std::map<pid_t, bool> alive_;
   std::map<pid_t, std::string> endings_;
+  std::set<pid_t> out_of_memory_;
 };
 
 class FakeConnection final : public WorkerConnection {

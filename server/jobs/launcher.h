@@ -21,6 +21,8 @@ struct ProcessStatus {
   bool alive = false;
   // How it ended, if that is known: "exited with status 1", "was killed by signal 9 (Killed)".
   std::string ending;
+  // The kernel killed it because memory ran out, as far as that can be told.
+  bool out_of_memory = false;
 };
 
 // All methods may be called from any thread. A worker outlives the server that launched it, so a

@@ -10,30 +10,35 @@ LiveAttempts::Entry* LiveAttempts::Find(const AttemptKey& attempt) {
   return &found->second;
 }
 
-absl::Duration LiveAttempts::Observe(const AttemptKey& attempt, absl::Duration now) {
+LastSigns LiveAttempts::Observe(const AttemptKey& attempt, absl::Duration now) {
   absl::MutexLock lock(&mu_);
   Entry& entry = entries_[attempt.job_id];
   if (entry.attempt < attempt.attempt) {
     entry = Entry();
     entry.attempt = attempt.attempt;
-    entry.last_heard = now;
+    entry.signs = {.heard = now, .progressed = now};
   }
-  // An older attempt's caller must not make a newer one look heard.
-  if (entry.attempt == attempt.attempt && entry.being_handled > 0) entry.last_heard = now;
-  return entry.last_heard;
+  // An older attempt's caller must not make a newer one look alive.
+  if (entry.attempt == attempt.attempt) {
+    if (entry.being_handled > 0) entry.signs.heard = now;
+    if (!entry.waiting_for.empty()) entry.signs.progressed = now;
+  }
+  LastSigns signs = entry.signs;
+  if (entry.being_handled > 0) signs.progressed += now - entry.handled_since;
+  return signs;
 }
 
 void LiveAttempts::Heard(const AttemptKey& attempt, absl::Duration now) {
   absl::MutexLock lock(&mu_);
-  if (Entry* entry = Find(attempt)) entry->last_heard = now;
+  if (Entry* entry = Find(attempt)) entry->signs.heard = now;
 }
 
 void LiveAttempts::BeginHandling(const AttemptKey& attempt, absl::Duration now) {
   absl::MutexLock lock(&mu_);
   Entry* entry = Find(attempt);
   if (entry == nullptr) return;
-  entry->last_heard = now;
-  ++entry->being_handled;
+  entry->signs.heard = now;
+  if (entry->being_handled++ == 0) entry->handled_since = now;
 }
 
 void LiveAttempts::EndHandling(const AttemptKey& attempt, absl::Duration now) {
@@ -41,8 +46,8 @@ void LiveAttempts::EndHandling(const AttemptKey& attempt, absl::Duration now) {
   Entry* entry = Find(attempt);
   // The entry may have begun meanwhile.
   if (entry == nullptr || entry->being_handled == 0) return;
-  entry->last_heard = now;
-  --entry->being_handled;
+  entry->signs.heard = now;
+  if (--entry->being_handled == 0) entry->signs.progressed += now - entry->handled_since;
 }
 
 absl::Duration LiveAttempts::KillTime(const AttemptKey& attempt, absl::Duration if_first) {
@@ -86,10 +91,15 @@ void LiveAttempts::Command(const AttemptKey& attempt, v1::Command command) {
   connection->Send(std::move(message));
 }
 
-bool LiveAttempts::SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress) {
+bool LiveAttempts::SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress,
+                               absl::Duration now) {
   absl::MutexLock lock(&mu_);
   Entry* entry = Find(attempt);
   if (entry == nullptr) return false;
+  if (!entry->progress || entry->progress->step() != progress.step() ||
+      entry->progress->phase() != progress.phase()) {
+    entry->signs.progressed = now;
+  }
   entry->progress = progress;
   return true;
 }

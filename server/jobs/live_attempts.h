@@ -22,15 +22,23 @@ namespace lorsa::server {
 // The server's way to one connected worker.
 using WorkerConnection = BidiSender<v1::ServerMessage>;
 
+// When an attempt last gave a sign, in JobEnvironment::uptime.
+struct LastSigns {
+  absl::Duration heard;       // any message
+  absl::Duration progressed;  // a step, or another phase of the run
+};
+
 // One entry per job at most: that of its newest attempt seen. What is said of an older attempt is
 // ignored. Thread-safe; never blocks.
 class LiveAttempts {
  public:
   // Times here are JobEnvironment::uptime.
   //
-  // Begins an entry, heard of at `now`, unless the attempt has one. Returns when it was last heard
-  // of: `now` while a message of it is being handled, since what it sends meanwhile is not read.
-  absl::Duration Observe(const AttemptKey& attempt, absl::Duration now);
+  // Begins an entry, with both signs at `now`, unless the attempt has one. Returns its signs. While
+  // a message of it is being handled it counts as heard, since what it sends meanwhile is not read,
+  // and the time does not count as one without progress. Nor does that in which it says what it
+  // waits for.
+  LastSigns Observe(const AttemptKey& attempt, absl::Duration now);
   void Heard(const AttemptKey& attempt, absl::Duration now);
   // Around the handling of a message.
   void BeginHandling(const AttemptKey& attempt, absl::Duration now);
@@ -47,7 +55,7 @@ class LiveAttempts {
   void Command(const AttemptKey& attempt, v1::Command command);
 
   // False if the attempt has no entry: it is over.
-  bool SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress);
+  bool SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress, absl::Duration now);
   // What the attempt waits for, empty for nothing. True if the job's history says otherwise as yet.
   bool SetWaitingFor(const AttemptKey& attempt, absl::string_view waiting_for);
   // The history says so now.
@@ -64,8 +72,9 @@ class LiveAttempts {
  private:
   struct Entry {
     int attempt = 0;
-    absl::Duration last_heard;
+    LastSigns signs;
     int being_handled = 0;  // messages; an older connection's may be among them
+    absl::Duration handled_since;
     std::optional<absl::Duration> kill_time;
     std::shared_ptr<WorkerConnection> connection;
     v1::Command last_command = v1::COMMAND_UNSPECIFIED;  // sent on this connection

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -101,12 +102,31 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
+// What a process that was killed, or mpirun whose rank was, leaves behind.
+bool IsKilled(int wait_status) {
+  return (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) ||
+         (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
+}
+
 std::string Describe(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signal = WTERMSIG(wait_status);
     return absl::StrCat("was killed by signal ", signal, " (", strsignal(signal), ")");
   }
   return absl::StrCat("exited with status ", WEXITSTATUS(wait_status));
+}
+
+// `before` and `now`: processes killed for want of memory by the launch and by the end.
+ProcessStatus EndingOf(int wait_status, std::optional<int64_t> before, std::optional<int64_t> now) {
+  ProcessStatus status{.alive = false, .ending = Describe(wait_status)};
+  if (!IsKilled(wait_status)) return status;
+  if (!before || !now) {
+    absl::StrAppend(&status.ending, ", perhaps because memory ran out");
+  } else if (*now > *before) {
+    status.out_of_memory = true;
+    absl::StrAppend(&status.ending, " because memory ran out");
+  }
+  return status;
 }
 
 }  // namespace
@@ -117,6 +137,7 @@ absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest
   absl::MutexLock lock(&mu_);
   const std::string device = devices_.empty() ? "" : devices_.Choose();
   std::vector<std::string> environment = EnvironmentWith(device);
+  const std::optional<int64_t> kills = out_of_memory_kills_();
   pid_t pid = 0;
   const int error =
       ::posix_spawnp(&pid, command[0].c_str(), settings.actions(), settings.attributes(),
@@ -126,7 +147,7 @@ absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest
     return ErrnoStatus(
         error, ranked ? "start ranks with (of Debian's openmpi-bin)" : "start worker", command[0]);
   }
-  uncollected_.insert(pid);
+  uncollected_[pid] = kills;
   const absl::StatusOr<ProcessIdentity> identity = IdentifyProcess(pid);
   if (identity.ok() && !device.empty()) devices_.Hold(*identity, device);
   // One that has ended already is known by its pid alone; Check says how it ended.
@@ -142,13 +163,15 @@ ProcessStatus LocalProcessLauncher::Check(const ProcessIdentity& process) {
   // Collects a child of ours, so that no zombie stays; of another's child nothing is known.
   int wait_status = 0;
   if (::waitpid(process.pid, &wait_status, WNOHANG) != process.pid) return {};
-  uncollected_.erase(process.pid);
-  return {.alive = false, .ending = Describe(wait_status)};
+  const auto launched = uncollected_.extract(process.pid);
+  return EndingOf(wait_status, launched.empty() ? std::nullopt : launched.mapped(),
+                  out_of_memory_kills_());
 }
 
 void LocalProcessLauncher::ReapAllBut(absl::Span<const ProcessIdentity> watched) {
   absl::MutexLock lock(&mu_);
-  std::erase_if(uncollected_, [&](const pid_t pid) {
+  std::erase_if(uncollected_, [&](const auto& child) {
+    const pid_t pid = child.first;
     const bool is_watched = std::any_of(watched.begin(), watched.end(),
                                         [&](const auto& process) { return process.pid == pid; });
     // Not only when it was collected: an error says that it is no child any more.

@@ -2,7 +2,9 @@
 #ifndef LORSA_SERVER_JOBS_LOCAL_PROCESS_LAUNCHER_H_
 #define LORSA_SERVER_JOBS_LOCAL_PROCESS_LAUNCHER_H_
 
-#include <set>
+#include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "base/machine_memory.h"
 #include "server/jobs/device_pool.h"
 #include "server/jobs/launcher.h"
 
@@ -23,8 +26,15 @@ namespace lorsa::server {
 // With devices, each launch sees one of them (device_pool.h).
 class LocalProcessLauncher final : public Launcher {
  public:
-  explicit LocalProcessLauncher(std::string worker_binary, std::vector<std::string> devices = {})
-      : worker_binary_(std::move(worker_binary)), devices_(std::move(devices)) {}
+  // Number of processes killed so far because memory ran out; nothing if it is not known.
+  using KillCount = std::function<std::optional<int64_t>()>;
+
+  explicit LocalProcessLauncher(
+      std::string worker_binary, std::vector<std::string> devices = {},
+      KillCount out_of_memory_kills = [] { return CountOutOfMemoryKills(); })
+      : worker_binary_(std::move(worker_binary)),
+        out_of_memory_kills_(std::move(out_of_memory_kills)),
+        devices_(std::move(devices)) {}
 
   absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) override;
   ProcessStatus Check(const ProcessIdentity& process) override;
@@ -33,9 +43,11 @@ class LocalProcessLauncher final : public Launcher {
 
  private:
   const std::string worker_binary_;
+  const KillCount out_of_memory_kills_;
   // Held while one is collected too: from then on its pid may be another child's.
   absl::Mutex mu_;
-  std::set<pid_t> uncollected_ ABSL_GUARDED_BY(mu_);  // children of this process
+  // Children of this process, with the number of such kills when they were launched.
+  std::map<pid_t, std::optional<int64_t>> uncollected_ ABSL_GUARDED_BY(mu_);
   DevicePool devices_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -148,7 +148,8 @@ TEST_F(LocalProcessLauncherTest, KillEndsTheProcessAndNoZombieStays) {
   ASSERT_TRUE(process.ok()) << process.status();
   EXPECT_TRUE(launcher.Check(*process).alive);
   launcher.Kill(*process);
-  EXPECT_EQ(AwaitEnd(launcher, *process).ending, "was killed by signal 9 (Killed)");
+  EXPECT_THAT(AwaitEnd(launcher, *process).ending,
+              ::testing::StartsWith("was killed by signal 9 (Killed)"));
   EXPECT_FALSE(fs_.Exists(absl::StrCat("/proc/", process->pid)).value());
   EXPECT_FALSE(launcher.Check(*process).alive);
   launcher.Kill(*process);
@@ -172,6 +173,34 @@ TEST_F(LocalProcessLauncherTest, EndingOfAWatchedProcessIsLeftToCheck) {
   ASSERT_TRUE(Await([&] { return !IsAlive(*process); }));
   launcher.ReapAllBut({*process});
   EXPECT_EQ(launcher.Check(*process).ending, "exited with status 3");
+}
+
+TEST_F(LocalProcessLauncherTest, KillBecauseMemoryRanOutIsToldApart) {
+  std::optional<int64_t> kills = 3;
+  LocalProcessLauncher launcher(Script("exec sleep 60"), {}, [&] { return kills; });
+  const auto end = [&] {
+    const auto process = launcher.Launch(Request());
+    launcher.Kill(*process);
+    return AwaitEnd(launcher, *process);
+  };
+  EXPECT_FALSE(end().out_of_memory);
+  const auto process = launcher.Launch(Request());
+  kills = 4;  // The kernel's own kill looks the same, but is counted.
+  launcher.Kill(*process);
+  const ProcessStatus status = AwaitEnd(launcher, *process);
+  EXPECT_TRUE(status.out_of_memory);
+  EXPECT_EQ(status.ending, "was killed by signal 9 (Killed) because memory ran out");
+  kills = std::nullopt;
+  EXPECT_EQ(end().ending, "was killed by signal 9 (Killed), perhaps because memory ran out");
+  EXPECT_FALSE(end().out_of_memory);
+}
+
+// A rank's end is known from mpirun's exit code alone.
+TEST_F(LocalProcessLauncherTest, KillOfARankBecauseMemoryRanOutIsToldApart) {
+  std::optional<int64_t> kills = 0;
+  LocalProcessLauncher launcher(Script("exit 137"), {}, [&] { return (*kills)++; });
+  const auto process = launcher.Launch(Request());
+  EXPECT_TRUE(AwaitEnd(launcher, *process).out_of_memory);
 }
 
 TEST_F(LocalProcessLauncherTest, OtherProcessWithTheSamePidIsNeitherAliveNorKilled) {

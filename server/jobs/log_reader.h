@@ -42,8 +42,10 @@ class LogReader {
   uint64_t offset_ = 0;
 };
 
+inline constexpr size_t kLogTailBytes = 2048;
+
 // The last lines of one attempt's log, at most `max_bytes`; empty if it cannot be read.
-std::string LogTail(FileSystem& fs, const std::string& log_file, size_t max_bytes);
+std::string LogTail(FileSystem& fs, const std::string& log_file, size_t max_bytes = kLogTailBytes);
 
 }  // namespace lorsa::server
 

@@ -94,7 +94,98 @@ TEST_F(RecoveryTest, JobThatMakesNoProgressFailsWithTheLastLinesOfItsLog) {
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(job.reason(), "WORKER_LOST");
   EXPECT_THAT(job.message(), HasSubstr("lost 3 times without a new checkpoint"));
-  EXPECT_THAT(job.message(), HasSubstr("loading\nout of memory"));
+  EXPECT_EQ(job.log_tail(), "loading\nout of memory");
+}
+
+TEST_F(RecoveryTest, FailureThatTheWorkerReportsComesWithTheLastLinesOfItsLogToo) {
+  FakeWorker worker = Run("demo");
+  ASSERT_TRUE(WriteFileAtomically(fs_, launcher_.launched.back().log_file, "NaN\n").ok());
+  ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_FAILED).ok());
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Get("demo").log_tail(), "NaN");
+}
+
+TEST_F(RecoveryTest, WorkersThatDieBeforeTheyHaveBegunAreGivenUpSooner) {
+  options_.max_recoveries = 10;
+  Restart();
+  Create("demo");
+  for (int attempt = 1; attempt <= options_.max_startup_failures; ++attempt) {
+    Poll();
+    EXPECT_EQ(State("demo"), v1::JOB_STATE_STARTING);
+    launcher_.EndLast("exited with status 127");
+    Poll();
+    Advance(options_.max_backoff);
+  }
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Get("demo").reason(), "STARTUP_CRASH");
+  EXPECT_THAT(Get("demo").message(), HasSubstr("3 times before it had begun"));
+  EXPECT_THAT(Get("demo").message(), HasSubstr("exited with status 127"));
+}
+
+TEST_F(RecoveryTest, OnlyLossesBeforeTheBeginningOneAfterTheOtherCount) {
+  options_.max_recoveries = 10;
+  Restart();
+  Create("demo");
+  for (int i = 0; i < 4; ++i) {
+    Poll();
+    launcher_.EndLast();
+    Poll();
+    Advance(options_.max_backoff);
+    LoseAndRecover();  // One that says hello.
+    launcher_.EndLast();
+    Poll();
+    Advance(options_.max_backoff);
+  }
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+}
+
+TEST_F(RecoveryTest, LossForWantOfMemoryIsNamed) {
+  Run("demo");
+  launcher_.EndLastForWantOfMemory();
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(Get("demo").reason(), "OUT_OF_MEMORY");
+  EXPECT_THAT(Get("demo").message(), HasSubstr("because memory ran out"));
+}
+
+TEST_F(RecoveryTest, WorkerWithoutProgressIsStuckThoughItIsHeard) {
+  FakeWorker worker = Run("demo");
+  const auto beat = [&](int64_t step, const std::string& waiting_for = "") {
+    ASSERT_TRUE(SayHeartbeat(worker, step, waiting_for).ok());
+    Poll();
+  };
+  beat(1);
+  for (absl::Duration passed; passed < options_.step_timeout; passed += absl::Seconds(30)) {
+    Advance(absl::Seconds(30));
+    beat(1, "DISK_FULL");  // It says why.
+  }
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+  beat(2);
+  for (absl::Duration passed; passed < options_.step_timeout; passed += absl::Seconds(30)) {
+    Advance(absl::Seconds(30));
+    beat(2);
+    ASSERT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+  }
+  Advance(absl::Seconds(30));
+  beat(2);
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(Get("demo").reason(), "STUCK");
+  EXPECT_THAT(launcher_.killed, SizeIs(1));
+}
+
+TEST_F(RecoveryTest, ThePolicyOfTheJobSaysHowLongAStepMayTake) {
+  NewJob job{.id = "demo"};
+  job.resolved_spec.set_activation_set("set");
+  job.policy.mutable_step_timeout()->set_seconds(10);
+  ASSERT_TRUE(manager_->CreateJob(job).ok());
+  FakeWorker worker = LaunchAndConnect();
+  ASSERT_TRUE(SayHeartbeat(worker, 1).ok());
+  Advance(absl::Seconds(10));
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+  Advance(absl::Seconds(1));
+  Poll();
+  EXPECT_EQ(Get("demo").reason(), "STUCK");
 }
 
 TEST_F(RecoveryTest, JobThatReachesNewCheckpointsIsNeverGivenUp) {

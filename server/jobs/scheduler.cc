@@ -2,13 +2,14 @@
 
 #include <google/protobuf/text_format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
+#include "server/jobs/job_requests.h"
 #include "server/jobs/job_state.h"
 #include "server/jobs/log_reader.h"
 
@@ -16,7 +17,9 @@ namespace lorsa::server {
 namespace {
 
 constexpr size_t kMaxOutcomeBytes = 64 << 10;
-constexpr size_t kLogTailBytes = 2048;
+constexpr int kOverdueAtOnce = 100;
+// Looked at in one Poll beside those that may start: jobs that could never start are passed over.
+constexpr int kQueueAhead = 64;
 constexpr absl::Duration kLaunchRetry = absl::Seconds(5);
 
 absl::StatusOr<v1::WorkerOutcome> ReadOutcome(FileSystem& fs, const std::string& path) {
@@ -49,17 +52,27 @@ JobDecision DrainDecision(const AttemptKey& attempt) {
   };
 }
 
-std::string FailureText(absl::string_view event, absl::string_view job_id,
+std::string FailureText(absl::string_view event, const AttemptKey& attempt,
                         const absl::Status& status) {
-  return absl::StrCat("what=", event, job_id.empty() ? "" : " job=", job_id, " error=\"",
-                      status.ToString(), "\" ");
+  return absl::StrCat("what=", event, " job=", attempt.job_id, " attempt=", attempt.attempt,
+                      " error=\"", status.ToString(), "\" ");
+}
+
+absl::Duration StepTimeout(const JobRecord& job, const JobOptions& options) {
+  const v1::JobPolicy& policy = job.job.policy();
+  if (!policy.has_step_timeout()) return options.step_timeout;
+  return absl::Seconds(policy.step_timeout().seconds());
 }
 
 }  // namespace
 
 Scheduler::Scheduler(const JobOptions& options, const JobEnvironment& environment,
                      LiveAttempts& live)
-    : options_(options), env_(environment), live_(live), starter_(options, environment) {}
+    : options_(options),
+      env_(environment),
+      live_(live),
+      starter_(options, environment),
+      queue_(options.capacity, {}, {}) {}
 
 void Scheduler::Poll() {
   failures_.clear();
@@ -69,9 +82,10 @@ void Scheduler::Poll() {
 
 void Scheduler::TendAndLaunch() {
   const bool draining = Draining();
+  EndOverdue();
   const absl::StatusOr<std::vector<JobRecord>> active = env_.catalog.ActiveJobs();
   if (!active.ok()) {
-    NoteFailure("catalog_unreadable", "", active.status());
+    NoteUnreadable(active.status());
     if (draining) SetDrain(Drain::kUnknown);
     return;
   }
@@ -90,6 +104,18 @@ void Scheduler::TendAndLaunch() {
   SetDrain(with_worker == 0 ? Drain::kDone : Drain::kUnderWay);
 }
 
+void Scheduler::EndOverdue() {
+  const absl::StatusOr<std::vector<JobRecord>> overdue =
+      env_.catalog.OverdueJobs(env_.now(), kOverdueAtOnce);
+  if (!overdue.ok()) return NoteUnreadable(overdue.status());
+  for (const JobRecord& job : *overdue) {
+    const absl::Status ended = CommitChange(env_, job.id, DeadlineDecision(env_.now())).status();
+    // ABORTED: it ended otherwise meanwhile.
+    if (ended.ok() || absl::IsAborted(ended)) continue;
+    NoteFailure("deadline_not_recorded", {job.id, job.job.attempt()}, ended);
+  }
+}
+
 void Scheduler::Tend(const JobRecord& job) {
   const AttemptKey attempt{job.id, job.job.attempt()};
   if (EndIfOver(job, attempt)) return;
@@ -101,43 +127,48 @@ void Scheduler::Tend(const JobRecord& job) {
 
 bool Scheduler::EndIfOver(const JobRecord& job, const AttemptKey& attempt) {
   const absl::Duration now = env_.uptime();
-  const absl::Duration last_heard = live_.Observe(attempt, now);
+  const LastSigns last = live_.Observe(attempt, now);
   if (job.worker.pid != 0) {
     const ProcessStatus process = env_.launcher.Check(job.worker);
     if (!process.alive) {
-      EndDeadWorker(job, attempt, process.ending);
+      EndDeadWorker(job, attempt, process);
       return true;
     }
   }
+  Loss loss;
   if (job.job.state() == v1::JOB_STATE_CANCELLING &&
       now >= live_.KillTime(attempt, now + options_.cancel_grace)) {
-    Kill(job);
-    Lose(job, attempt, "it was killed after its time to leave");
-    return true;
+    loss.cause = "it was killed after its time to leave";
+  } else if (now - last.heard > options_.silence_timeout) {
+    loss.cause = absl::StrCat("it was silent for ", absl::FormatDuration(options_.silence_timeout));
+  } else if (now - last.progressed > StepTimeout(job, options_)) {
+    loss.reason = "STUCK";
+    loss.cause =
+        absl::StrCat("it made no progress for ", absl::FormatDuration(StepTimeout(job, options_)));
+  } else {
+    return false;
   }
-  if (now - last_heard > options_.silence_timeout) {
-    Kill(job);
-    Lose(job, attempt,
-         absl::StrCat("it was silent for ", absl::FormatDuration(options_.silence_timeout)));
-    return true;
-  }
-  return false;
+  Kill(job);
+  Lose(attempt, std::move(loss));
+  return true;
 }
 
 void Scheduler::EndDeadWorker(const JobRecord& job, const AttemptKey& attempt,
-                              absl::string_view ending) {
+                              const ProcessStatus& process) {
   const absl::StatusOr<v1::WorkerOutcome> outcome =
       ReadOutcome(env_.fs, env_.layout.OutcomeFile(attempt.job_id, attempt.attempt));
   if (!outcome.ok()) {
     if (!absl::IsNotFound(outcome.status())) {
-      NoteFailure("outcome_unreadable", job.id, outcome.status());
+      NoteFailure("outcome_unreadable", attempt, outcome.status());
     }
-    return Lose(job, attempt,
-                ending.empty() ? "its process is gone" : absl::StrCat("its process ", ending));
+    Loss loss{.cause = process.ending.empty() ? "its process is gone"
+                                              : absl::StrCat("its process ", process.ending)};
+    if (process.out_of_memory) loss.reason = "OUT_OF_MEMORY";
+    return Lose(attempt, std::move(loss));
   }
-  const absl::StatusOr<JobRecord> changed =
-      CommitChange(env_, job.id, OutcomeDecision(attempt.attempt, *outcome, env_.now(), options_));
-  if (!changed.ok()) return NoteFailure("outcome_not_recorded", job.id, changed.status());
+  const absl::StatusOr<JobRecord> changed = CommitChange(
+      env_, job.id, OutcomeDecision(attempt.attempt, *outcome, EndOf(attempt), options_));
+  if (!changed.ok()) return NoteFailure("outcome_not_recorded", attempt, changed.status());
   live_.End(attempt, StaleAttempt(attempt));
 }
 
@@ -145,41 +176,63 @@ void Scheduler::Kill(const JobRecord& job) {
   if (job.worker.pid != 0) env_.launcher.Kill(job.worker);
 }
 
-void Scheduler::Lose(const JobRecord& job, const AttemptKey& attempt, absl::string_view cause) {
-  const Loss loss{.cause = std::string(cause),
-                  .log_tail = LogTail(env_.fs, env_.layout.LogFile(attempt.job_id, attempt.attempt),
-                                      kLogTailBytes),
-                  .time = env_.now()};
+AttemptEnd Scheduler::EndOf(const AttemptKey& attempt) const {
+  return {.time = env_.now(),
+          .log_tail = LogTail(env_.fs, env_.layout.LogFile(attempt.job_id, attempt.attempt))};
+}
+
+void Scheduler::Lose(const AttemptKey& attempt, Loss loss) {
+  loss.end = EndOf(attempt);
   const absl::StatusOr<JobRecord> changed =
-      CommitChange(env_, job.id, LossDecision(attempt.attempt, loss, options_));
+      CommitChange(env_, attempt.job_id, LossDecision(attempt.attempt, loss, options_));
   // The next Poll tries again, unless something else ended the attempt first.
-  if (!changed.ok()) return NoteFailure("loss_not_recorded", job.id, changed.status());
+  if (!changed.ok()) return NoteFailure("loss_not_recorded", attempt, changed.status());
   live_.End(attempt, StaleAttempt(attempt));
 }
 
 void Scheduler::ReturnToQueue(const JobRecord& job, const AttemptKey& attempt) {
   const absl::StatusOr<JobRecord> changed = CommitChange(env_, job.id, DrainDecision(attempt));
-  if (!changed.ok()) return NoteFailure("drain_not_recorded", job.id, changed.status());
+  if (!changed.ok()) return NoteFailure("drain_not_recorded", attempt, changed.status());
   Kill(job);
   live_.End(attempt, StaleAttempt(attempt));
 }
 
 void Scheduler::LaunchWaiting(const std::vector<JobRecord>& active) {
+  const absl::StatusOr<std::vector<JobRecord>> queued =
+      env_.catalog.QueuedJobs(options_.capacity.max_running_jobs + kQueueAhead);
+  if (!queued.ok()) return NoteUnreadable(queued.status());
+  const JobQueue queue(options_.capacity, active, *queued);
+  Launch(active, queue);
+  Publish(queue);
+}
+
+void Scheduler::Launch(const std::vector<JobRecord>& active, const JobQueue& queue) {
   const std::string obstacle = env_.launch_obstacle();
   held_back_.Note(obstacle.empty() ? "" : absl::StrCat("reason=\"", obstacle, "\""));
-  if (!obstacle.empty() || env_.uptime() < next_launch_) return;
+  if (!obstacle.empty()) {
+    held_back_by_ = {"SERVER_CONDITION", obstacle};
+    return;
+  }
+  if (env_.uptime() < next_launch_) return;
   launch_failures_.clear();
+  held_back_by_ = {};
   for (const JobRecord& job : active) {
     if (job.job.state() == v1::JOB_STATE_RECOVERING && BackoffIsOver(job)) Launch(job);
   }
-  LaunchQueued(options_.max_running_jobs - static_cast<int>(active.size()));
+  for (const JobRecord& job : queue.starting()) Launch(job);
 }
 
-void Scheduler::LaunchQueued(int count) {
-  if (count <= 0) return;
-  const absl::StatusOr<std::vector<JobRecord>> queued = env_.catalog.QueuedJobs(count);
-  if (!queued.ok()) return NoteFailure("catalog_unreadable", "", queued.status());
-  for (const JobRecord& job : *queued) Launch(job);
+void Scheduler::Publish(const JobQueue& queue) {
+  absl::MutexLock lock(&mu_);
+  queue_ = queue;
+  queue_held_back_by_ = held_back_by_;
+}
+
+Waiting Scheduler::WaitingOf(const v1::Job& job) const {
+  absl::MutexLock lock(&mu_);
+  if (draining_) return {"DRAIN", "the server is being stopped; it starts with the next one"};
+  if (!queue_held_back_by_.reason.empty()) return queue_held_back_by_;
+  return queue_.WaitingOf(job);
 }
 
 bool Scheduler::BackoffIsOver(const JobRecord& job) const {
@@ -192,13 +245,19 @@ void Scheduler::Launch(const JobRecord& job) {
   const absl::Status status = starter_.Start(job);
   // ABORTED: a client changed the job meanwhile.
   if (status.ok() || absl::IsAborted(status)) return;
-  absl::StrAppend(&launch_failures_, FailureText("launch_failed", job.id, status));
+  absl::StrAppend(&launch_failures_,
+                  FailureText("launch_failed", {job.id, job.job.attempt() + 1}, status));
+  held_back_by_ = {"LAUNCH_FAILED", std::string(status.message())};
   next_launch_ = env_.uptime() + kLaunchRetry;
 }
 
-void Scheduler::NoteFailure(absl::string_view event, absl::string_view job_id,
+void Scheduler::NoteFailure(absl::string_view event, const AttemptKey& attempt,
                             const absl::Status& status) {
-  absl::StrAppend(&failures_, FailureText(event, job_id, status));
+  absl::StrAppend(&failures_, FailureText(event, attempt, status));
+}
+
+void Scheduler::NoteUnreadable(const absl::Status& status) {
+  absl::StrAppend(&failures_, "what=catalog_unreadable error=\"", status.ToString(), "\" ");
 }
 
 bool Scheduler::Draining() const {

@@ -1,4 +1,4 @@
-// Looks after the queue and the attempts' processes: launches, deadlines, losses, the drain.
+// Looks after the queue and the attempts' processes: launches, bounds, losses, the drain.
 #ifndef LORSA_SERVER_JOBS_SCHEDULER_H_
 #define LORSA_SERVER_JOBS_SCHEDULER_H_
 
@@ -10,9 +10,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/catalog/catalog.h"
+#include "server/jobs/attempt_endings.h"
 #include "server/jobs/attempt_starter.h"
 #include "server/jobs/condition_log.h"
 #include "server/jobs/job_environment.h"
+#include "server/jobs/job_queue.h"
 #include "server/jobs/live_attempts.h"
 
 namespace lorsa::server {
@@ -26,7 +28,10 @@ class Scheduler {
   // One caller at a time.
   void Poll();
 
-  // From any thread.
+  // --- From any thread. ---
+
+  // Why a QUEUED job has not started.
+  Waiting WaitingOf(const v1::Job& job) const;
   void BeginDrain();
   // True once a Poll after BeginDrain has found no job with a worker. False after `timeout`, and as
   // soon as such a Poll could not read the catalog: nobody knows then whom to wait for.
@@ -34,21 +39,28 @@ class Scheduler {
 
  private:
   void TendAndLaunch();
+  // Those whose deadline is over, but for those that are being stopped already.
+  void EndOverdue();
   void Tend(const JobRecord& job);
   // True if the attempt was ended.
   bool EndIfOver(const JobRecord& job, const AttemptKey& attempt);
-  void EndDeadWorker(const JobRecord& job, const AttemptKey& attempt, absl::string_view ending);
+  void EndDeadWorker(const JobRecord& job, const AttemptKey& attempt, const ProcessStatus& process);
   void Kill(const JobRecord& job);
-  void Lose(const JobRecord& job, const AttemptKey& attempt, absl::string_view cause);
+  AttemptEnd EndOf(const AttemptKey& attempt) const;
+  void Lose(const AttemptKey& attempt, Loss loss);
   // The worker has not said hello yet and need not: back to the queue.
   void ReturnToQueue(const JobRecord& job, const AttemptKey& attempt);
   void LaunchWaiting(const std::vector<JobRecord>& active);
   bool BackoffIsOver(const JobRecord& job) const;
-  void LaunchQueued(int count);
+  // What may start now, unless something holds launches back.
+  void Launch(const std::vector<JobRecord>& active, const JobQueue& queue);
   void Launch(const JobRecord& job);
   // Something is as it was and the next Poll tries again.
-  void NoteFailure(absl::string_view event, absl::string_view job_id, const absl::Status& status);
+  void NoteFailure(absl::string_view event, const AttemptKey& attempt, const absl::Status& status);
+  void NoteUnreadable(const absl::Status& status);
   bool Draining() const;
+  // What is told of QUEUED jobs from now on.
+  void Publish(const JobQueue& queue);
   // What a Poll while draining came to know.
   enum class Drain { kUnderWay, kDone, kUnknown };
   void SetDrain(Drain drain);
@@ -62,10 +74,14 @@ class Scheduler {
   // Of this Poll; of the newest try to launch; both key=value pairs, empty if all went well.
   std::string failures_;
   std::string launch_failures_;
+  Waiting held_back_by_;  // what keeps all jobs from being launched, if anything does
   ConditionLog condition_{"poll_failed"};
   ConditionLog held_back_{"launches_held_back"};
 
   mutable absl::Mutex mu_;
+  // As of the last Poll, for WaitingOf.
+  JobQueue queue_ ABSL_GUARDED_BY(mu_);
+  Waiting queue_held_back_by_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   Drain drain_ ABSL_GUARDED_BY(mu_) = Drain::kUnderWay;
 };

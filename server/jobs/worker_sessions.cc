@@ -10,6 +10,7 @@
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
 #include "server/jobs/job_state.h"
+#include "server/jobs/log_reader.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/utf8.h"
 
@@ -74,7 +75,7 @@ JobDecision HelloDecision(const AttemptKey& attempt, const v1::WorkerHello& hell
     if (job.job.attempt() != attempt.attempt || job.job.state() != v1::JOB_STATE_STARTING) {
       return absl::AbortedError("the job is not STARTING any more");
     }
-    JobChange change{.state = v1::JOB_STATE_RUNNING};
+    JobChange change{.state = v1::JOB_STATE_RUNNING, .startup_failures = 0};
     // Normally the launcher's word stands; a crash right after the launch lost it.
     if (job.worker.pid == 0) change.worker = self;
     return change;
@@ -184,6 +185,7 @@ absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& jo
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> folders,
                          publisher_.PublishedFolders(job.id));
   welcome.mutable_checkpoint_folders()->Assign(folders.begin(), folders.end());
+  welcome.set_first_step(job.first_step);
   return message;
 }
 
@@ -209,7 +211,8 @@ absl::Status WorkerSessions::Handle(const AttemptKey& attempt, const v1::WorkerM
 
 absl::Status WorkerSessions::HandleHeartbeat(const AttemptKey& attempt,
                                              const v1::Heartbeat& heartbeat) {
-  if (!live_.SetProgress(attempt, heartbeat.progress())) return StaleAttempt(attempt);
+  if (!live_.SetProgress(attempt, heartbeat.progress(), env_.uptime()))
+    return StaleAttempt(attempt);
   const std::string waiting_for = Utf8Prefix(heartbeat.waiting_for(), kMaxConditionBytes);
   if (live_.SetWaitingFor(attempt, waiting_for)) {
     const absl::Status status =
@@ -276,9 +279,11 @@ absl::Status WorkerSessions::HandleWarning(const AttemptKey& attempt,
 absl::Status WorkerSessions::HandleOutcome(const AttemptKey& attempt,
                                            const v1::WorkerOutcome& outcome,
                                            WorkerConnection& connection) {
+  const AttemptEnd end{
+      .time = env_.now(),
+      .log_tail = LogTail(env_.fs, env_.layout.LogFile(attempt.job_id, attempt.attempt))};
   LORSA_RETURN_IF_ERROR(
-      CommitChange(env_, attempt.job_id,
-                   OutcomeDecision(attempt.attempt, outcome, env_.now(), options_))
+      CommitChange(env_, attempt.job_id, OutcomeDecision(attempt.attempt, outcome, end, options_))
           .status());
   v1::ServerMessage answer;
   answer.mutable_outcome_recorded();

@@ -155,12 +155,9 @@ class Import {
 
  private:
   absl::Status RefuseTakenId() const {
-    const absl::Status status = env_.catalog.GetJob(job_id_).status();
-    if (absl::IsNotFound(status)) return absl::OkStatus();
-    LORSA_RETURN_IF_ERROR(status);
-    return WithReason(absl::AlreadyExistsError(
-                          absl::StrCat("there is a job ", job_id_, " already; choose another id")),
-                      "JOB_EXISTS", {{"job", job_id_}});
+    const absl::Status is_free = env_.catalog.CheckJobIdIsFree(job_id_);
+    if (!absl::IsAlreadyExists(is_free)) return is_free;
+    return WithReason(is_free, "JOB_EXISTS", {{"job", job_id_}});
   }
 
   absl::StatusOr<v1::Checkpoint> CopyAndCheck() {

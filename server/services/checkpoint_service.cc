@@ -1,18 +1,15 @@
 #include "server/services/checkpoint_service.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
-#include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/unary_call.h"
 #include "server/services/checkpoint_import.h"
+#include "server/services/checkpoint_name.h"
 #include "server/services/file_chunk_source.h"
 #include "server/services/job_name.h"
 #include "server/services/paging.h"
@@ -20,52 +17,6 @@
 
 namespace lorsa::server {
 namespace {
-
-constexpr absl::string_view kCollection = "/checkpoints/";
-
-struct CheckpointName {
-  std::string job_id;
-  std::string checkpoint_id;  // step-000001000, best or latest
-};
-
-absl::StatusOr<CheckpointName> ParseName(const std::string& name) {
-  const size_t split = name.find(kCollection.data());
-  if (split == std::string::npos) {
-    return InvalidField("name", "is not of the form jobs/JOB/checkpoints/CHECKPOINT");
-  }
-  LORSA_ASSIGN_OR_RETURN(const std::string job_id, JobIdFrom(name.substr(0, split), "name"));
-  CheckpointName parsed{job_id, name.substr(split + kCollection.size())};
-  LORSA_RETURN_IF_ERROR(ForField(ValidateId("checkpoint id", parsed.checkpoint_id), "name"));
-  return parsed;
-}
-
-// 1000 from "step-000001000".
-absl::StatusOr<int64_t> StepOf(const std::string& checkpoint_id, absl::string_view of_field) {
-  absl::string_view digits = checkpoint_id;
-  int64_t step = 0;
-  if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &step) || step < 0 ||
-      CheckpointId(step) != checkpoint_id) {
-    return InvalidField(of_field,
-                        absl::StrCat("'", checkpoint_id, "' is not a checkpoint's id such as ",
-                                     CheckpointId(1000)));
-  }
-  return step;
-}
-
-bool IsAlias(const CheckpointName& name) {
-  return name.checkpoint_id == "best" || name.checkpoint_id == "latest";
-}
-
-// Where it may become another checkpoint between two calls, and so not the one that is meant.
-absl::Status AliasRefused() {
-  return InvalidField("name", "must name a step: ask GetCheckpoint which one it is");
-}
-
-absl::Status NoCheckpointYet(const std::string& job_id, absl::string_view which) {
-  return WithReason(
-      absl::NotFoundError(absl::StrCat("job '", job_id, "' has no ", which, " checkpoint yet")),
-      "NO_CHECKPOINT", {{"job", job_id}});
-}
 
 absl::StatusOr<v1::CheckpointFile> FindFile(const v1::Checkpoint& checkpoint,
                                             const std::string& name) {
@@ -177,11 +128,9 @@ absl::Status CheckpointService::List(const v1::ListCheckpointsRequest& request,
 }
 
 absl::Status CheckpointService::Delete(const v1::DeleteCheckpointRequest& request) {
-  LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseName(request.name()));
-  if (IsAlias(name)) return AliasRefused();
-  LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id, "name"));
-  LORSA_ASSIGN_OR_RETURN(const auto checkpoint, env_.catalog.GetCheckpoint(name.job_id, step));
-  const absl::Status deleted = env_.publisher.Delete(name.job_id, step);
+  LORSA_ASSIGN_OR_RETURN(const CheckpointStep at, ParseCheckpointStep(request.name(), "name"));
+  LORSA_ASSIGN_OR_RETURN(const auto checkpoint, env_.catalog.GetCheckpoint(at.job_id, at.step));
+  const absl::Status deleted = env_.publisher.Delete(at.job_id, at.step);
   if (!absl::IsFailedPrecondition(deleted)) return deleted;
   return WithReason(deleted, checkpoint.pinned() ? "CHECKPOINT_PINNED" : "CHECKPOINT_NEEDED",
                     {{"checkpoint", checkpoint.name()}});
@@ -189,49 +138,25 @@ absl::Status CheckpointService::Delete(const v1::DeleteCheckpointRequest& reques
 
 absl::Status CheckpointService::Get(const v1::GetCheckpointRequest& request,
                                     v1::Checkpoint& response) {
-  LORSA_ASSIGN_OR_RETURN(response, Find(request.name()));
+  LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseCheckpointName(request.name(), "name"));
+  LORSA_ASSIGN_OR_RETURN(response, FindCheckpoint(env_.catalog, name, "name"));
   return absl::OkStatus();
 }
 
 absl::Status CheckpointService::SetPinned(const std::string& name, bool pinned,
                                           v1::Checkpoint& response) {
-  LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, Find(name));
-  LORSA_ASSIGN_OR_RETURN(const CheckpointName parsed, ParseName(checkpoint.name()));
+  LORSA_ASSIGN_OR_RETURN(const CheckpointName parsed, ParseCheckpointName(name, "name"));
+  LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint,
+                         FindCheckpoint(env_.catalog, parsed, "name"));
   LORSA_ASSIGN_OR_RETURN(response,
                          env_.catalog.PinCheckpoint(parsed.job_id, checkpoint.step(), pinned));
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Checkpoint> CheckpointService::Find(const std::string& text) {
-  LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseName(text));
-  if (name.checkpoint_id == "best") return Best(name.job_id);
-  if (name.checkpoint_id == "latest") return Latest(name.job_id);
-  LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id, "name"));
-  return env_.catalog.GetCheckpoint(name.job_id, step);
-}
-
-absl::StatusOr<v1::Checkpoint> CheckpointService::Best(const std::string& job_id) {
-  LORSA_ASSIGN_OR_RETURN(const auto checkpoints, env_.catalog.ListCheckpoints(job_id));
-  const auto best = std::find_if(checkpoints.begin(), checkpoints.end(),
-                                 [](const v1::Checkpoint& c) { return c.best(); });
-  if (best == checkpoints.end()) return NoCheckpointYet(job_id, "evaluated");
-  return *best;
-}
-
-absl::StatusOr<v1::Checkpoint> CheckpointService::Latest(const std::string& job_id) {
-  LORSA_ASSIGN_OR_RETURN(const auto checkpoints, env_.catalog.ListCheckpoints(job_id));
-  const auto latest = std::find_if(checkpoints.rbegin(), checkpoints.rend(),
-                                   [](const v1::Checkpoint& c) { return c.damage().empty(); });
-  if (latest == checkpoints.rend()) return NoCheckpointYet(job_id, "published");
-  return *latest;
-}
-
 absl::StatusOr<std::unique_ptr<StreamSource<v1::FileChunk>>> CheckpointService::OpenFile(
     const v1::ReadFileRequest& request) {
-  LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseName(request.name()));
-  if (IsAlias(name)) return AliasRefused();
-  LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id, "name"));
-  LORSA_ASSIGN_OR_RETURN(const auto checkpoint, env_.catalog.GetCheckpoint(name.job_id, step));
+  LORSA_ASSIGN_OR_RETURN(const CheckpointStep at, ParseCheckpointStep(request.name(), "name"));
+  LORSA_ASSIGN_OR_RETURN(const auto checkpoint, env_.catalog.GetCheckpoint(at.job_id, at.step));
   // Only a name from the catalog's list is ever part of a path.
   LORSA_ASSIGN_OR_RETURN(const v1::CheckpointFile file, FindFile(checkpoint, request.file()));
   if (!request.expected_sha256().empty() && request.expected_sha256() != file.sha256()) {

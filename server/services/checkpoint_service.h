@@ -65,10 +65,6 @@ class CheckpointService final : public v1::CheckpointService::CallbackService {
   absl::Status Delete(const v1::DeleteCheckpointRequest& request);
   absl::Status SetPinned(const std::string& name, bool pinned, v1::Checkpoint& response);
   // By step, best or latest.
-  absl::StatusOr<v1::Checkpoint> Find(const std::string& name);
-  // jobs/JOB/checkpoints/best and …/latest.
-  absl::StatusOr<v1::Checkpoint> Best(const std::string& job_id);
-  absl::StatusOr<v1::Checkpoint> Latest(const std::string& job_id);
   absl::StatusOr<std::unique_ptr<StreamSource<v1::FileChunk>>> OpenFile(
       const v1::ReadFileRequest& request);
 

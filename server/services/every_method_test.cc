@@ -66,7 +66,7 @@ class EveryMethodTest : public ServicesTest {
                       .fs = fs_,
                       .watchers = watchers_,
                       .layout = *layout_,
-                      .machine = {.cores = 1}}),
+                      .planning = {.now = absl::Now}}),
         metrics_(denied_, *catalog_, watchers_),
         workers_(denied_, jobs_.sessions()) {
     Serve({&info_, &activations_, &checkpoints_, &job_service_, &metrics_, &workers_});
@@ -118,7 +118,7 @@ TEST_F(EveryMethodTest, IsAuthorisedUnderItsOwnNameFirst) {
     EXPECT_THAT(deny_.Take(), testing::ElementsAre(name));
     ++methods;
   }
-  EXPECT_EQ(methods, 29);
+  EXPECT_EQ(methods, 38);
 }
 
 }  // namespace

@@ -1,23 +1,24 @@
 #include "server/services/job_service.h"
 
+#include <map>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
-#include "job_spec/resolve.h"
-#include "server/jobs/job_estimate.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/unary_call.h"
+#include "server/services/checkpoint_name.h"
 #include "server/services/job_name.h"
+#include "server/services/job_policy.h"
 #include "server/services/job_sources.h"
 #include "server/services/paging.h"
+#include "server/services/request_identity.h"
 
 namespace lorsa::server {
 namespace {
-
-constexpr size_t kMaxRequestIdBytes = 63;
 
 // Calls `verb(id)` for a request that names a job, and answers with the job after it.
 template <typename Request, typename Verb>
@@ -27,20 +28,11 @@ absl::Status ApplyVerb(const Request& request, v1::Job& response, Verb verb) {
   return absl::OkStatus();
 }
 
-absl::Status CheckCreateRequest(const v1::CreateJobRequest& request) {
+// What tells apart the requests that make a job.
+template <typename Request>
+absl::Status CheckIdentity(const Request& request) {
   LORSA_RETURN_IF_ERROR(ForField(ValidateId("job id", request.job_id()), "job_id"));
-  if (request.request_id().size() > kMaxRequestIdBytes) {
-    return InvalidField("request_id",
-                        absl::StrCat("is longer than ", kMaxRequestIdBytes, " characters"));
-  }
-  const v1::TrainingSpec& spec = request.spec();
-  // A field that this server does not know would be silently left out of the run.
-  if (!spec.GetReflection()->GetUnknownFields(spec).empty()) {
-    return InvalidField("spec",
-                        "has fields that this server does not know; use the client of its "
-                        "version or upgrade the server");
-  }
-  return ForField(ValidateId("activation set id", spec.activation_set()), "spec.activation_set");
+  return CheckRequestId(request.request_id());
 }
 
 }  // namespace
@@ -51,6 +43,14 @@ grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* con
   return ServeUnary(
       env_.runtime, "lorsa.v1.JobService.CreateJob", context, request, response,
       [this](const auto& request, auto& response) { return Create(request, response); });
+}
+
+grpc::ServerUnaryReactor* JobService::ForkJob(grpc::CallbackServerContext* context,
+                                              const v1::ForkJobRequest* request,
+                                              v1::Job* response) {
+  return ServeUnary(
+      env_.runtime, "lorsa.v1.JobService.ForkJob", context, request, response,
+      [this](const auto& request, auto& response) { return Fork(request, response); });
 }
 
 grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
@@ -104,6 +104,56 @@ grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* con
                     });
 }
 
+grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* context,
+                                               const v1::RetryJobRequest* request,
+                                               v1::Job* response) {
+  return ServeUnary(env_.runtime, "lorsa.v1.JobService.RetryJob", context, request, response,
+                    [this](const auto& request, auto& response) {
+                      return ApplyVerb(request, response, [this](const std::string& id) {
+                        return env_.jobs.RetryJob(id);
+                      });
+                    });
+}
+
+grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
+                                                const v1::DeleteJobRequest* request,
+                                                google::protobuf::Empty* response) {
+  return ServeUnary(env_.runtime, "lorsa.v1.JobService.DeleteJob", context, request, response,
+                    [this](const auto& request, auto&) { return Delete(request); });
+}
+
+grpc::ServerUnaryReactor* JobService::CreateSweep(grpc::CallbackServerContext* context,
+                                                  const v1::CreateSweepRequest* request,
+                                                  v1::Sweep* response) {
+  return ServeUnary(
+      env_.runtime, "lorsa.v1.JobService.CreateSweep", context, request, response,
+      [this](const auto& request, auto& response) { return sweeps_.Create(request, response); });
+}
+
+grpc::ServerUnaryReactor* JobService::GetSweep(grpc::CallbackServerContext* context,
+                                               const v1::GetSweepRequest* request,
+                                               v1::Sweep* response) {
+  return ServeUnary(
+      env_.runtime, "lorsa.v1.JobService.GetSweep", context, request, response,
+      [this](const auto& request, auto& response) { return sweeps_.Get(request, response); });
+}
+
+grpc::ServerUnaryReactor* JobService::ListSweeps(grpc::CallbackServerContext* context,
+                                                 const v1::ListSweepsRequest* request,
+                                                 v1::ListSweepsResponse* response) {
+  return ServeUnary(
+      env_.runtime, "lorsa.v1.JobService.ListSweeps", context, request, response,
+      [this](const auto& request, auto& response) { return sweeps_.List(request, response); });
+}
+
+grpc::ServerUnaryReactor* JobService::CancelSweep(grpc::CallbackServerContext* context,
+                                                  const v1::CancelSweepRequest* request,
+                                                  v1::Sweep* response) {
+  return ServeUnary(
+      env_.runtime, "lorsa.v1.JobService.CancelSweep", context, request, response,
+      [this](const auto& request, auto& response) { return sweeps_.Cancel(request, response); });
+}
+
 grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
     grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
   return ServeStream<v1::WatchJobResponse>(
@@ -119,31 +169,55 @@ grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobService::ReadLogs(
 }
 
 absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {
-  LORSA_RETURN_IF_ERROR(CheckCreateRequest(request));
-  LORSA_ASSIGN_OR_RETURN(v1::TrainingSpec resolved, Resolve(request.spec()));
-  if (request.validate_only()) {
-    LORSA_ASSIGN_OR_RETURN(*response.mutable_estimate(), EstimateJob(env_.catalog, resolved));
-    response.set_name(absl::StrCat("jobs/", request.job_id()));
-    *response.mutable_spec() = request.spec();
-    *response.mutable_resolved_spec() = std::move(resolved);
+  LORSA_RETURN_IF_ERROR(CheckIdentity(request));
+  const RequestIdentity identity = IdentityOf(request, request.request_id());
+  LORSA_ASSIGN_OR_RETURN(std::optional<v1::Job> repeated,
+                         env_.jobs.FindRepeatedJob(request.job_id(), identity));
+  if (repeated.has_value()) {
+    response = *std::move(repeated);
     return absl::OkStatus();
   }
-  LORSA_ASSIGN_OR_RETURN(response, env_.jobs.CreateJob({.id = request.job_id(),
-                                                        .spec = request.spec(),
-                                                        .resolved_spec = std::move(resolved),
-                                                        .request_id = request.request_id()}));
+  LORSA_ASSIGN_OR_RETURN(NewJob job, planner_.Plan(request.spec(), request.policy()));
+  job.id = request.job_id();
+  job.request = identity;
+  if (request.validate_only()) {
+    LORSA_ASSIGN_OR_RETURN(response, planner_.Preview(job));
+    return absl::OkStatus();
+  }
+  LORSA_ASSIGN_OR_RETURN(response, env_.jobs.CreateJob(job));
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::TrainingSpec> JobService::Resolve(const v1::TrainingSpec& spec) {
-  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
-                         env_.catalog.GetActivationSet(spec.activation_set()));
-  ResolvedSpec resolved = ResolveTrainingSpec(spec, set, env_.machine);
-  if (resolved.ok()) return std::move(resolved.spec);
-  for (FieldViolation& violation : resolved.violations) {
-    violation.field = absl::StrCat("spec.", violation.field);
+absl::Status JobService::Fork(const v1::ForkJobRequest& request, v1::Job& response) {
+  LORSA_RETURN_IF_ERROR(CheckIdentity(request));
+  LORSA_ASSIGN_OR_RETURN(const CheckpointName name,
+                         ParseCheckpointName(request.checkpoint(), "checkpoint"));
+  const RequestIdentity identity = IdentityOf(request, request.request_id());
+  // Before the checkpoint is looked for: it may be gone by now.
+  LORSA_ASSIGN_OR_RETURN(std::optional<v1::Job> repeated,
+                         env_.jobs.FindRepeatedJob(request.job_id(), identity));
+  if (repeated.has_value()) {
+    response = *std::move(repeated);
+    return absl::OkStatus();
   }
-  return InvalidFields(resolved.violations);
+  LORSA_ASSIGN_OR_RETURN(const JobRecord source, env_.catalog.GetJob(name.job_id));
+  LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint,
+                         FindCheckpoint(env_.catalog, name, "checkpoint"));
+  LORSA_ASSIGN_OR_RETURN(
+      NewJob job, planner_.PlanFork(source.job, checkpoint, request.changes(), request.policy()));
+  job.id = request.job_id();
+  job.request = identity;
+  if (request.validate_only()) {
+    LORSA_ASSIGN_OR_RETURN(response, planner_.Preview(job));
+    return absl::OkStatus();
+  }
+  LORSA_ASSIGN_OR_RETURN(response, env_.jobs.ForkJob(name.job_id, job));
+  return absl::OkStatus();
+}
+
+absl::Status JobService::Delete(const v1::DeleteJobRequest& request) {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.name(), "name"));
+  return env_.jobs.DeleteJob(id, request.force());
 }
 
 absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
@@ -151,11 +225,21 @@ absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsRe
   if (!request.page_token().empty()) {
     LORSA_RETURN_IF_ERROR(ForField(ValidateId("page token", request.page_token()), "page_token"));
   }
+  std::string sweep_id;
+  if (!request.sweep().empty()) {
+    LORSA_ASSIGN_OR_RETURN(sweep_id, SweepIdFrom(request.sweep(), "sweep"));
+  }
+  const std::vector<FieldViolation> bad_labels = LabelViolations(request.labels(), "labels");
+  if (!bad_labels.empty()) return InvalidFields(bad_labels);
+  std::map<std::string, std::string> labels;
+  for (const auto& [key, value] : request.labels()) labels[key] = value;
   // One more than the page shows whether there is another.
-  LORSA_ASSIGN_OR_RETURN(
-      std::vector<v1::Job> jobs,
-      env_.jobs.ListJobs(
-          {.state = request.state(), .before_id = request.page_token(), .limit = page_size + 1}));
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::Job> jobs,
+                         env_.jobs.ListJobs({.state = request.state(),
+                                             .labels = std::move(labels),
+                                             .sweep_id = std::move(sweep_id),
+                                             .before_id = request.page_token(),
+                                             .limit = page_size + 1}));
   if (const size_t fit = ItemsInPage(jobs, page_size); fit < jobs.size()) {
     jobs.resize(fit);
     LORSA_ASSIGN_OR_RETURN(*response.mutable_next_page_token(),

@@ -7,7 +7,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_system.h"
-#include "job_spec/training_machine.h"
 #include "lorsa/v1/job_service.grpc.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/data_layout.h"
@@ -15,6 +14,8 @@
 #include "server/jobs/job_watch.h"
 #include "server/rpc/call_runtime.h"
 #include "server/rpc/server_stream.h"
+#include "server/services/job_planner.h"
+#include "server/services/sweep_handlers.h"
 
 namespace lorsa::server {
 
@@ -25,17 +26,22 @@ struct JobServiceEnvironment {
   FileSystem& fs;
   JobWatchHub& watchers;
   DataLayout layout;
-  TrainingMachine machine;  // on which workers run
+  PlanningContext planning;
 };
 
 class JobService final : public v1::JobService::CallbackService {
  public:
   // All of the environment outlives the service; the service outlives the gRPC server.
-  explicit JobService(JobServiceEnvironment environment) : env_(std::move(environment)) {}
+  explicit JobService(JobServiceEnvironment environment)
+      : env_(std::move(environment)),
+        planner_(env_.catalog, env_.planning),
+        sweeps_(env_.jobs, env_.catalog, planner_) {}
 
   grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
                                       const v1::CreateJobRequest* request,
                                       v1::Job* response) override;
+  grpc::ServerUnaryReactor* ForkJob(grpc::CallbackServerContext* context,
+                                    const v1::ForkJobRequest* request, v1::Job* response) override;
   grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
                                    const v1::GetJobRequest* request, v1::Job* response) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
@@ -50,6 +56,24 @@ class JobService final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::Job* response) override;
+  grpc::ServerUnaryReactor* RetryJob(grpc::CallbackServerContext* context,
+                                     const v1::RetryJobRequest* request,
+                                     v1::Job* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      google::protobuf::Empty* response) override;
+  grpc::ServerUnaryReactor* CreateSweep(grpc::CallbackServerContext* context,
+                                        const v1::CreateSweepRequest* request,
+                                        v1::Sweep* response) override;
+  grpc::ServerUnaryReactor* GetSweep(grpc::CallbackServerContext* context,
+                                     const v1::GetSweepRequest* request,
+                                     v1::Sweep* response) override;
+  grpc::ServerUnaryReactor* ListSweeps(grpc::CallbackServerContext* context,
+                                       const v1::ListSweepsRequest* request,
+                                       v1::ListSweepsResponse* response) override;
+  grpc::ServerUnaryReactor* CancelSweep(grpc::CallbackServerContext* context,
+                                        const v1::CancelSweepRequest* request,
+                                        v1::Sweep* response) override;
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) override;
   grpc::ServerWriteReactor<v1::ReadLogsResponse>* ReadLogs(
@@ -57,8 +81,8 @@ class JobService final : public v1::JobService::CallbackService {
 
  private:
   absl::Status Create(const v1::CreateJobRequest& request, v1::Job& response);
-  // The specification with every field set, or all that is wrong with it.
-  absl::StatusOr<v1::TrainingSpec> Resolve(const v1::TrainingSpec& spec);
+  absl::Status Fork(const v1::ForkJobRequest& request, v1::Job& response);
+  absl::Status Delete(const v1::DeleteJobRequest& request);
   absl::Status List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response);
   absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchJobResponse>>> OpenWatch(
       const v1::WatchJobRequest& request, Waker waker);
@@ -66,6 +90,8 @@ class JobService final : public v1::JobService::CallbackService {
       const v1::ReadLogsRequest& request, Waker waker);
 
   const JobServiceEnvironment env_;
+  const JobPlanner planner_;
+  const SweepHandlers sweeps_;
 };
 
 }  // namespace lorsa::server

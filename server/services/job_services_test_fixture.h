@@ -64,13 +64,24 @@ class JobServicesTest : public JobsTest {
       : executor_(4),
         authorizer_(MethodRules(), manager_->sessions()),
         runtime_{executor_, authorizer_},
-        job_service_({.runtime = runtime_,
-                      .jobs = *manager_,
-                      .catalog = *catalog_,
-                      .fs = fs_,
-                      .watchers = hub_,
-                      .layout = Layout(),
-                      .machine = {.cores = 2}}),
+        job_service_(
+            {.runtime = runtime_,
+             .jobs = *manager_,
+             .catalog = *catalog_,
+             .fs = fs_,
+             .watchers = hub_,
+             .layout = Layout(),
+             .planning = {.machine = {.cores = 2},
+                          .capacity = {.cpu_slots = 8, .memory_bytes = int64_t{64} << 30},
+                          .now = [this] { return now_; },
+                          .estimate =
+                              [this](const Catalog& catalog, const v1::TrainingSpec& resolved) {
+                                auto estimate = EstimateJob(catalog, resolved);
+                                if (memory_estimate_ > 0 && estimate.ok()) {
+                                  estimate->set_memory_bytes(memory_estimate_);
+                                }
+                                return estimate;
+                              }}}),
         metric_service_(runtime_, *catalog_, hub_),
         worker_service_(runtime_, manager_->sessions()) {
     v1::ActivationSet set;
@@ -154,6 +165,7 @@ class JobServicesTest : public JobsTest {
     return DetailOf<google::rpc::ErrorInfo>(status).reason();
   }
 
+  int64_t memory_estimate_ = 0;
   Executor executor_;
   TableAuthorizer authorizer_;
   CallRuntime runtime_;

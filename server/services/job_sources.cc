@@ -1,5 +1,6 @@
 #include "server/services/job_sources.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -66,15 +67,31 @@ absl::StatusOr<Pulled> WatchSource::NextEvent(v1::WatchJobResponse& message) {
   *message.mutable_event() = std::move(page_.front());
   page_.pop_front();
   after_revision_ = message.event().revision();
-  if (IsFinal(message.event().to_state())) last_revision_ = after_revision_;
+  if (!IsFinal(message.event().to_state())) return Pulled::kMessage;
+  // In the history of a job that was retried such an event is not the last.
+  LORSA_ASSIGN_OR_RETURN(const JobRecord job, catalog_.GetJob(job_id_));
+  if (IsFinal(job.job.state())) last_revision_ = job.job.revision();
   return Pulled::kMessage;
+}
+
+void KeepNamed(const std::vector<std::string>& names, std::vector<v1::MetricPoint>& points) {
+  if (names.empty()) return;
+  for (v1::MetricPoint& point : points) {
+    google::protobuf::Map<std::string, double> kept;
+    for (const std::string& name : names) {
+      const auto found = point.values().find(name);
+      if (found != point.values().end()) kept[name] = found->second;
+    }
+    point.mutable_values()->swap(kept);
+  }
 }
 
 MetricSource::MetricSource(const Catalog& catalog, JobWatchHub& watchers, std::string job_id,
                            const v1::StreamMetricsRequest& request, Waker waker)
     : catalog_(catalog),
       job_id_(std::move(job_id)),
-      kind_(request.kind()),
+      filter_{.kind = request.kind(), .every_steps = std::max(request.every_steps(), 1)},
+      names_(request.names().begin(), request.names().end()),
       history_only_(request.history_only()),
       after_sequence_(request.after_sequence()),
       subscription_(watchers.Subscribe(job_id_, kJobEvent | kJobMetrics, std::move(waker))) {}
@@ -84,10 +101,12 @@ absl::StatusOr<Pulled> MetricSource::Next(v1::StreamMetricsResponse& message) {
   message.Clear();
   // The state first: a job that has ended by now gets no point that the next line would miss.
   LORSA_ASSIGN_OR_RETURN(const JobRecord job, catalog_.GetJob(job_id_));
-  LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> points,
-                         catalog_.MetricsAfter(job_id_, after_sequence_, kind_, kPointsPerMessage));
+  LORSA_ASSIGN_OR_RETURN(
+      std::vector<v1::MetricPoint> points,
+      catalog_.MetricsAfter(job_id_, after_sequence_, filter_, kPointsPerMessage));
   if (!points.empty()) {
     after_sequence_ = points.back().sequence();
+    KeepNamed(names_, points);
     message.mutable_points()->Assign(points.begin(), points.end());
     return Pulled::kMessage;
   }

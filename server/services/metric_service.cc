@@ -16,6 +16,13 @@ namespace {
 
 constexpr int kDefaultQueryPoints = 1000;
 constexpr int kMaxQueryPoints = 10'000;
+constexpr int kMaxEverySteps = 1'000'000;
+constexpr int kMaxNames = 64;
+
+absl::Status CheckNames(const google::protobuf::RepeatedPtrField<std::string>& names) {
+  if (names.size() <= kMaxNames) return absl::OkStatus();
+  return InvalidField("names", absl::StrCat("are ", names.size(), "; give at most ", kMaxNames));
+}
 
 absl::Status CheckQuery(const v1::QueryMetricsRequest& request) {
   if (request.kind() != v1::METRIC_KIND_TRAINING && request.kind() != v1::METRIC_KIND_EVALUATION) {
@@ -26,7 +33,20 @@ absl::Status CheckQuery(const v1::QueryMetricsRequest& request) {
   if (request.page_size() < 0 || request.page_size() > kMaxQueryPoints) {
     return InvalidField("page_size", absl::StrCat("is not between 0 and ", kMaxQueryPoints));
   }
-  return absl::OkStatus();
+  if (request.max_points() != 0 && (request.max_points() < 2 || request.page_size() != 0 ||
+                                    request.max_points() > kMaxQueryPoints)) {
+    return InvalidField("max_points", absl::StrCat("is not between 2 and ", kMaxQueryPoints,
+                                                   ", or given together with page_size"));
+  }
+  return CheckNames(request.names());
+}
+
+absl::Status CheckStream(const v1::StreamMetricsRequest& request) {
+  if (request.after_sequence() < 0) return InvalidField("after_sequence", "is negative");
+  if (request.every_steps() < 0 || request.every_steps() > kMaxEverySteps) {
+    return InvalidField("every_steps", absl::StrCat("is not between 0 and ", kMaxEverySteps));
+  }
+  return CheckNames(request.names());
 }
 
 }  // namespace
@@ -49,7 +69,7 @@ grpc::ServerUnaryReactor* MetricService::QueryMetrics(grpc::CallbackServerContex
 absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamMetricsResponse>>> MetricService::OpenStream(
     const v1::StreamMetricsRequest& request, Waker waker) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.job(), "job"));
-  if (request.after_sequence() < 0) return InvalidField("after_sequence", "is negative");
+  LORSA_RETURN_IF_ERROR(CheckStream(request));
   return std::make_unique<MetricSource>(catalog_, watchers_, id, request, std::move(waker));
 }
 
@@ -58,16 +78,20 @@ absl::Status MetricService::Query(const v1::QueryMetricsRequest& request,
   LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.job(), "job"));
   LORSA_RETURN_IF_ERROR(CheckQuery(request));
   const int page_size = request.page_size() == 0 ? kDefaultQueryPoints : request.page_size();
+  const bool thinned = request.max_points() > 0;
   // One more than the page shows where the next begins.
-  LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> points,
-                         catalog_.QueryMetrics(id, {.kind = request.kind(),
-                                                    .start_step = request.start_step(),
-                                                    .end_step = request.end_step(),
-                                                    .limit = page_size + 1}));
-  if (points.size() > static_cast<size_t>(page_size)) {
+  LORSA_ASSIGN_OR_RETURN(
+      std::vector<v1::MetricPoint> points,
+      catalog_.QueryMetrics(id, {.kind = request.kind(),
+                                 .start_step = request.start_step(),
+                                 .end_step = request.end_step(),
+                                 .limit = thinned ? request.max_points() : page_size + 1,
+                                 .thinned = thinned}));
+  if (!thinned && points.size() > static_cast<size_t>(page_size)) {
     response.set_next_step(points.back().step());
     points.pop_back();
   }
+  KeepNamed({request.names().begin(), request.names().end()}, points);
   response.mutable_points()->Assign(points.begin(), points.end());
   return absl::OkStatus();
 }

@@ -6,7 +6,9 @@
 namespace lorsa::server {
 namespace {
 
+using ::testing::Pair;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 class WorkerServiceTest : public JobServicesTest {
  protected:
@@ -151,6 +153,50 @@ TEST_F(WorkerServiceTest, MetricsAreQueriedInPages) {
   request.set_kind(v1::METRIC_KIND_UNSPECIFIED);
   grpc::ClientContext context;
   EXPECT_EQ(metrics_->QueryMetrics(&context, request, &page).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(WorkerServiceTest, HistoryIsThinnedAndNarrowedOnRequest) {
+  auto worker = RunJob("demo");
+  for (int64_t step = 1; step <= 6; ++step) {
+    v1::WorkerMessage message = MetricsMessage(step, step);
+    (*message.mutable_metrics()->mutable_points(0)->mutable_values())["fvu"] = 0.25;
+    worker->Say(message);
+    worker->Hear();
+  }
+  v1::StreamMetricsRequest stream_request;
+  stream_request.set_job("jobs/demo");
+  stream_request.set_history_only(true);
+  stream_request.set_every_steps(3);
+  stream_request.add_names("fvu");
+  stream_request.add_names("no such");
+  grpc::ClientContext stream_context;
+  const auto stream = metrics_->StreamMetrics(&stream_context, stream_request);
+  v1::StreamMetricsResponse message;
+  ASSERT_TRUE(stream->Read(&message));
+  ASSERT_THAT(message.points(), SizeIs(2));
+  EXPECT_EQ(message.points(1).step(), 6);
+  EXPECT_THAT(message.points(1).values(), UnorderedElementsAre(Pair("fvu", 0.25)));
+  EXPECT_FALSE(stream->Read(&message));
+
+  v1::QueryMetricsRequest request;
+  request.set_job("jobs/demo");
+  request.set_kind(v1::METRIC_KIND_TRAINING);
+  request.set_max_points(2);
+  request.add_names("loss");
+  v1::QueryMetricsResponse thinned;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(metrics_->QueryMetrics(&context, request, &thinned).ok());
+  }
+  ASSERT_THAT(thinned.points(), SizeIs(2));
+  EXPECT_EQ(thinned.points(0).step(), 1);
+  EXPECT_EQ(thinned.points(1).step(), 6);
+  EXPECT_THAT(thinned.points(1).values(), UnorderedElementsAre(Pair("loss", 0.5)));
+  EXPECT_FALSE(thinned.has_next_step());
+  request.set_page_size(5);
+  grpc::ClientContext context;
+  EXPECT_EQ(metrics_->QueryMetrics(&context, request, &thinned).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
 }
 

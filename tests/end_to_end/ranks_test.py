@@ -35,7 +35,8 @@ def service(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     # What a killed mpirun leaves behind goes with the test's folder.
     for parameter in ("btl_vader_backing_directory", "orte_tmpdir_base"):
         monkeypatch.setenv(f"OMPI_MCA_{parameter}", str(tmp_path))
-    service = Service(tmp_path)
+    # Three ranks are more than a small machine has cores.
+    service = Service(tmp_path, "--cpu-slots", "4")
     write_set(service.sets / "set")
     service.start()
     try:

@@ -14,8 +14,11 @@ bool IsScheduled(const TrainConfig& config, const TrainingCounts& counts) {
 }
 
 CheckpointHistory::CheckpointHistory(const TrainConfig& config, RunHost& host,
-                                     absl::Span<const std::string> folders)
-    : config_(config), host_(host), folders_(folders.rbegin(), folders.rend()) {}
+                                     absl::Span<const std::string> folders, int64_t first_step)
+    : config_(config),
+      host_(host),
+      first_step_(first_step),
+      folders_(folders.rbegin(), folders.rend()) {}
 
 absl::StatusOr<TrainingState> CheckpointHistory::Newest(const Rollbacks& rollbacks,
                                                         at::Device device) {
@@ -34,7 +37,8 @@ absl::StatusOr<TrainingState> CheckpointHistory::NewestScheduledBefore(int64_t s
                                                                        const Rollbacks& rollbacks,
                                                                        at::Device device) {
   const auto fits = [&](const TrainingCounts& counts) {
-    return IsScheduled(config_, counts) && IsOfHistory(counts.step, counts.rollbacks, rollbacks);
+    return (IsScheduled(config_, counts) || counts.step == first_step_) &&
+           IsOfHistory(counts.step, counts.rollbacks, rollbacks);
   };
   return Find(step, fits, device);
 }

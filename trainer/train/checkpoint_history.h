@@ -23,9 +23,10 @@ bool IsScheduled(const TrainConfig& config, const TrainingCounts& counts);
 // One thread. `config` and `host` outlive it. Reading throws c10::Error.
 class CheckpointHistory {
  public:
-  // `folders` of earlier attempts, newest first.
-  CheckpointHistory(const TrainConfig& config, RunHost& host,
-                    absl::Span<const std::string> folders);
+  // `folders` of earlier attempts, newest first. `first_step`: of the checkpoint that came from
+  // another run, which counts as scheduled; 0 if none did.
+  CheckpointHistory(const TrainConfig& config, RunHost& host, absl::Span<const std::string> folders,
+                    int64_t first_step);
 
   bool empty() const { return folders_.empty(); }
 
@@ -49,6 +50,7 @@ class CheckpointHistory {
 
   const TrainConfig& config_;
   RunHost& host_;
+  const int64_t first_step_;
   std::vector<std::string> folders_;  // oldest first
 };
 

@@ -48,7 +48,7 @@ class TrainingRollbackTest : public testing::Test {
   }
 
   absl::StatusOr<RunOutcome> Run(FakeHost& host, const PoisonedKernel::Chooser& poison) {
-    return RunTraining(config_, host, host.CheckpointFolders(), Poisoned(poison));
+    return RunTraining(config_, host, host.CheckpointFolders(), {.decorate = Poisoned(poison)});
   }
 
   // Kills: an exception out of the host ends the run as a crash would, with nothing written after.

@@ -59,10 +59,12 @@ uint64_t StepSeed(uint64_t seed, int64_t step) {
 class TrainingRun {
  public:
   TrainingRun(const TrainConfig& config, RunHost& host,
-              absl::Span<const std::string> checkpoint_folders, std::unique_ptr<LorsaKernel> kernel)
+              absl::Span<const std::string> checkpoint_folders, int64_t first_step,
+              std::unique_ptr<LorsaKernel> kernel)
       : config_(config),
         host_(host),
-        history_(config, host, checkpoint_folders),
+        first_step_(first_step),
+        history_(config, host, checkpoint_folders, first_step),
         reporter_(config, host),
         kernel_(std::move(kernel)),
         learner_(config, *kernel_),
@@ -94,7 +96,11 @@ class TrainingRun {
                            ReadRollbacks(host_.file_system(), host_.rollbacks_file()));
     absl::StatusOr<TrainingState> state = history_.Newest(rollbacks, device_);
     if (state.ok()) GoOnFrom(*std::move(state));
-    return absl::IsNotFound(state.status()) ? Initialize(rollbacks) : state.status();
+    if (!absl::IsNotFound(state.status())) return state.status();
+    if (first_step_ == 0) return Initialize(rollbacks);
+    return absl::DataLossError(
+        absl::StrCat("The checkpoint of step ", first_step_, ", which this run was to go ",
+                     "on from, cannot be used any more; fork it anew from another one."));
   }
 
   absl::Status Initialize(const Rollbacks& rollbacks) {
@@ -114,6 +120,8 @@ class TrainingRun {
 
   void GoOnFrom(TrainingState state) {
     state_ = std::move(state);
+    // The end of another run may have been refitted; this one goes beyond it.
+    if (state_.counts.step < config_.total_steps()) state_.counts.refitted = false;
     checkpointed_step_ = state_.counts.step;
     training_.reset();
   }
@@ -359,6 +367,7 @@ class TrainingRun {
   const at::Device device_ = at::kCPU;
   const TrainConfig& config_;
   RunHost& host_;
+  const int64_t first_step_;
   CheckpointHistory history_;
   RunReporter reporter_;
   const std::unique_ptr<LorsaKernel> kernel_;
@@ -377,13 +386,14 @@ class TrainingRun {
 
 absl::StatusOr<RunOutcome> RunTraining(const TrainConfig& config, RunHost& host,
                                        absl::Span<const std::string> checkpoint_folders,
-                                       const KernelDecorator& decorate) {
+                                       const RunOptions& options) {
   LORSA_RETURN_IF_ERROR(ValidateTrainConfig(config));
   return GuardTorch([&] {
     ConfigureLibtorch(config.threads);
     std::unique_ptr<LorsaKernel> kernel = MakeLorsaKernel(config.lorsa, config.precision, at::kCPU);
-    if (decorate) kernel = decorate(std::move(kernel));
-    return TrainingRun(config, host, checkpoint_folders, std::move(kernel)).Run();
+    if (options.decorate) kernel = options.decorate(std::move(kernel));
+    return TrainingRun(config, host, checkpoint_folders, options.first_step, std::move(kernel))
+        .Run();
   });
 }
 

@@ -35,9 +35,17 @@ struct RunOutcome {
 // Gives the kernel with which a run computes, around the one that it would have used.
 using KernelDecorator = std::function<std::unique_ptr<LorsaKernel>(std::unique_ptr<LorsaKernel>)>;
 
+struct RunOptions {
+  // Empty: none.
+  KernelDecorator decorate;
+  // Of the checkpoint of another run that this one goes on from; 0 = it begins with new weights.
+  int64_t first_step = 0;
+};
+
 // Trains until the run's tokens are consumed or a stop is requested. Resumes from the first of
 // `checkpoint_folders` (newest first) that verifies and warns about the others; without any, it
-// initialises the weights, evaluates them and publishes a checkpoint of step 0.
+// initialises the weights, evaluates them and publishes a checkpoint of step 0, unless it is to go
+// on from another run's.
 //
 // A run killed at any moment and resumed publishes the same lorsa.safetensors, state.safetensors
 // and config.json, bit for bit, as one that was not (on a CPU with the same instruction set,
@@ -49,14 +57,15 @@ using KernelDecorator = std::function<std::unique_ptr<LorsaKernel>(std::unique_p
 //   FAILED_PRECONDITION  the initialisation needs attention weights that the set has not, or a
 //                        checkpoint that verifies is of another configuration
 //   DATA_LOSS            an activation or a weight is damaged or not finite; names the sequences.
-//                        Or the list of rollbacks is damaged
+//                        Or the list of rollbacks is damaged, or the checkpoint of first_step and
+//                        all after it are
 //   ABORTED              loss, gradient or weight is not finite though the data are, and the run
 //                        has gone back as often as it may; names step, tensor and sequences
 //   RESOURCE_EXHAUSTED   libtorch got no memory
 //   others               what the host returned
 absl::StatusOr<RunOutcome> RunTraining(const TrainConfig& config, RunHost& host,
                                        absl::Span<const std::string> checkpoint_folders,
-                                       const KernelDecorator& decorate = nullptr);
+                                       const RunOptions& options = {});
 
 }  // namespace lorsa::trainer
 

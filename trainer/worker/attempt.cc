@@ -64,7 +64,8 @@ absl::StatusOr<trainer::RunOutcome> Train(const v1::Welcome& welcome, RemoteHost
   const std::vector<std::string> folders(welcome.checkpoint_folders().begin(),
                                          welcome.checkpoint_folders().end());
   LogExpected(config);
-  return trainer::RunTraining(config, host, folders, decorate);
+  return trainer::RunTraining(config, host, folders,
+                              {.decorate = decorate, .first_step = welcome.first_step()});
 }
 
 absl::Status WriteOutcome(FileSystem& fs, const std::string& path,
@@ -81,16 +82,16 @@ absl::Status RunAttempt(FileSystem& fs, const std::string& bootstrap_file,
   LORSA_ASSIGN_OR_RETURN(const v1::WorkerBootstrap bootstrap, ReadBootstrap(fs, bootstrap_file));
   LORSA_ASSIGN_OR_RETURN(ProcessIdentity self, IdentifySelf());
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(bootstrap.staging_folder()));
-  spdlog::info("event=worker_start job={} attempt={}", bootstrap.job(), bootstrap.attempt());
+  SetLogPattern(absl::StrCat("job=", bootstrap.job(), " attempt=", bootstrap.attempt()));
+  spdlog::info("event=worker_start");
   ServerChannel channel(fs, bootstrap);
   ServerSession session(channel, std::move(self));
   LORSA_ASSIGN_OR_RETURN(const v1::Welcome welcome, session.Start());
   RemoteHost host(fs, channel, session, welcome, stop);
   const absl::StatusOr<trainer::RunOutcome> result = Train(welcome, host, leader);
   LORSA_ASSIGN_OR_RETURN(const v1::WorkerOutcome outcome, Conclude(result, session.status()));
-  spdlog::info("event=worker_end job={} attempt={} outcome={} message=\"{}\"", bootstrap.job(),
-               bootstrap.attempt(), v1::WorkerOutcome::Kind_Name(outcome.kind()),
-               outcome.message());
+  spdlog::info("event=worker_end outcome={} message=\"{}\"",
+               v1::WorkerOutcome::Kind_Name(outcome.kind()), outcome.message());
   if (result.ok()) LogTaken(*result);
   const absl::Status written = WriteOutcome(fs, bootstrap.outcome_file(), outcome);  // 2
   const absl::Status finished = session.Finish(outcome, kFinishTimeout);             // 3

@@ -14,6 +14,7 @@
 #include "trainer/train/training_run.h"
 #include "trainer/worker/attempt.h"
 #include "trainer/worker/ranks.h"
+#include "trainer/worker/run_log.h"
 #include "trainer/worker/standalone.h"
 #include "trainer/worker/stop_signals.h"
 
@@ -75,7 +76,7 @@ int main(int argc, char** argv) {
   }
 
   spdlog::set_default_logger(spdlog::stderr_color_mt("worker"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);
+  lorsa::worker::SetLogPattern("");
   const bool shared = lorsa::trainer::MpiProcessCount() > 1;
   // Ranks under lorsad hear from it when to stop. A signal there comes from mpirun, which ends them
   // because one has died; that is no stop in good order.

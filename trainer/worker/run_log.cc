@@ -6,6 +6,12 @@
 
 namespace lorsa::worker {
 
+void SetLogPattern(const std::string& fields) {
+  spdlog::set_pattern(
+      "%Y-%m-%dT%H:%M:%S.%eZ level=%l " + (fields.empty() ? "" : fields + " ") + "%v",
+      spdlog::pattern_time_type::utc);
+}
+
 void LogExpected(const trainer::TrainConfig& config) {
   const trainer::ResourceEstimate estimate = trainer::EstimateResources(config);
   spdlog::info("event=run_expected peak_memory_bytes={} checkpoint_bytes={} disk_bytes={}",

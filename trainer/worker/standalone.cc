@@ -47,7 +47,7 @@ absl::StatusOr<trainer::RunOutcome> RunStandalone(FileSystem& fs, const Standalo
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> checkpoints, host->CheckpointFolders());
   LogExpected(config);
   LORSA_ASSIGN_OR_RETURN(const trainer::RunOutcome outcome,
-                         trainer::RunTraining(config, *host, checkpoints, decorate));
+                         trainer::RunTraining(config, *host, checkpoints, {.decorate = decorate}));
   LogTaken(outcome);
   spdlog::info("event=run_end step={} tokens={} message=\"{}\"", outcome.step, outcome.tokens,
                outcome.message);

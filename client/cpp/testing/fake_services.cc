@@ -101,6 +101,14 @@ grpc::Status FakeJobService::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
     if (request->state() != v1::JOB_STATE_UNSPECIFIED && request->state() != it->second.state()) {
       continue;
     }
+    if (!request->sweep().empty() && request->sweep() != it->second.sweep()) continue;
+    const bool labelled =
+        std::all_of(request->labels().begin(), request->labels().end(), [&](const auto& wanted) {
+          const auto& labels = it->second.policy().labels();
+          const auto found = labels.find(wanted.first);
+          return found != labels.end() && found->second == wanted.second;
+        });
+    if (!labelled) continue;
     if (response->jobs_size() == std::min(request->page_size(), 2)) {
       response->set_next_page_token(it->first);
       break;
@@ -123,6 +131,50 @@ grpc::Status FakeJobService::ResumeJob(grpc::ServerContext*, const v1::ResumeJob
 grpc::Status FakeJobService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
                                        v1::Job* job) {
   return Change(request->name(), v1::JOB_STATE_CANCELLING, job);
+}
+
+grpc::Status FakeJobService::ForkJob(grpc::ServerContext*, const v1::ForkJobRequest* request,
+                                     v1::Job* job) {
+  forked.push_back(*request);
+  job->set_name("jobs/" + request->job_id());
+  job->set_forked_from(request->checkpoint());
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::RetryJob(grpc::ServerContext*, const v1::RetryJobRequest* request,
+                                      v1::Job* job) {
+  return Change(request->name(), v1::JOB_STATE_QUEUED, job);
+}
+
+grpc::Status FakeJobService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
+                                       google::protobuf::Empty*) {
+  deleted.push_back(*request);
+  v1::Job job;
+  return Find(request->name(), &job);
+}
+
+grpc::Status FakeJobService::CreateSweep(grpc::ServerContext*,
+                                         const v1::CreateSweepRequest* request, v1::Sweep* sweep) {
+  created_sweeps.push_back(*request);
+  sweep->set_name("sweeps/" + request->sweep_id());
+  sweep->set_jobs(4);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::GetSweep(grpc::ServerContext*, const v1::GetSweepRequest* request,
+                                      v1::Sweep* sweep) {
+  return FindResource(sweeps, request->name(), sweep);
+}
+
+grpc::Status FakeJobService::ListSweeps(grpc::ServerContext*, const v1::ListSweepsRequest*,
+                                        v1::ListSweepsResponse* response) {
+  for (const auto& [name, sweep] : sweeps) *response->add_sweeps() = sweep;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::CancelSweep(grpc::ServerContext*,
+                                         const v1::CancelSweepRequest* request, v1::Sweep* sweep) {
+  return FindResource(sweeps, request->name(), sweep);
 }
 
 grpc::Status FakeJobService::WatchJob(grpc::ServerContext*, const v1::WatchJobRequest* request,

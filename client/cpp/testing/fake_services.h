@@ -35,8 +35,12 @@ class FakeJobService final : public v1::JobService::Service {
   using Watch = std::function<grpc::Status(const v1::WatchJobRequest&,
                                            grpc::ServerWriter<v1::WatchJobResponse>&)>;
 
-  std::map<std::string, v1::Job> jobs;  // by name
+  std::map<std::string, v1::Job> jobs;      // by name
+  std::map<std::string, v1::Sweep> sweeps;  // by name
   std::vector<v1::CreateJobRequest> created;
+  std::vector<v1::CreateSweepRequest> created_sweeps;
+  std::vector<v1::ForkJobRequest> forked;
+  std::vector<v1::DeleteJobRequest> deleted;
   grpc::Status create_error;
   Watch watch;  // default: NOT_FOUND or the job, and no event
   std::vector<v1::ReadLogsResponse> logs;
@@ -48,6 +52,17 @@ class FakeJobService final : public v1::JobService::Service {
   grpc::Status PauseJob(grpc::ServerContext*, const v1::PauseJobRequest*, v1::Job*) override;
   grpc::Status ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
   grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
+  grpc::Status ForkJob(grpc::ServerContext*, const v1::ForkJobRequest*, v1::Job*) override;
+  grpc::Status RetryJob(grpc::ServerContext*, const v1::RetryJobRequest*, v1::Job*) override;
+  grpc::Status DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest*,
+                         google::protobuf::Empty*) override;
+  grpc::Status CreateSweep(grpc::ServerContext*, const v1::CreateSweepRequest*,
+                           v1::Sweep*) override;
+  grpc::Status GetSweep(grpc::ServerContext*, const v1::GetSweepRequest*, v1::Sweep*) override;
+  grpc::Status ListSweeps(grpc::ServerContext*, const v1::ListSweepsRequest*,
+                          v1::ListSweepsResponse*) override;
+  grpc::Status CancelSweep(grpc::ServerContext*, const v1::CancelSweepRequest*,
+                           v1::Sweep*) override;
   grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest*,
                         grpc::ServerWriter<v1::WatchJobResponse>*) override;
   grpc::Status ReadLogs(grpc::ServerContext*, const v1::ReadLogsRequest*,

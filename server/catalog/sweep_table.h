@@ -1,0 +1,31 @@
+// Rows of sweeps. Runs inside a transaction or read that the caller has opened.
+#ifndef LORSA_SERVER_CATALOG_SWEEP_TABLE_H_
+#define LORSA_SERVER_CATALOG_SWEEP_TABLE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/catalog/catalog.h"
+#include "server/catalog/sqlite.h"
+
+namespace lorsa::server {
+
+absl::StatusOr<std::optional<v1::Sweep>> FindRepeatedSweep(Connection& connection,
+                                                           absl::string_view id,
+                                                           const RequestIdentity& request);
+// Stores the sweep and its jobs, or returns the one that this very request made.
+absl::StatusOr<v1::Sweep> InsertSweep(Connection& connection, const NewSweep& sweep,
+                                      absl::Time now);
+absl::StatusOr<v1::Sweep> ReadSweep(Connection& connection, absl::string_view id);
+// Newest first, those created before the sweep `before_id`; empty = from the newest.
+absl::StatusOr<std::vector<v1::Sweep>> ReadSweeps(Connection& connection,
+                                                  absl::string_view before_id, int limit);
+absl::StatusOr<int64_t> SweepNumber(Connection& connection, absl::string_view id);
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_CATALOG_SWEEP_TABLE_H_

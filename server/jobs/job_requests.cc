@@ -1,0 +1,90 @@
+#include "server/jobs/job_requests.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/jobs/job_state.h"
+#include "server/rpc/errors.h"
+
+namespace lorsa::server {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+
+absl::Status WrongState(const JobRecord& job, absl::string_view remedy) {
+  const std::string state(JobStateName(job.job.state()));
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat("job ", job.id, " is ", state, "; ", remedy)),
+      "WRONG_JOB_STATE", {{"job", job.id}, {"state", state}});
+}
+
+// Whether the job has a deadline and it is over.
+bool IsOverdue(const v1::Job& job, absl::Time now) {
+  return job.policy().has_deadline() &&
+         TimeUtil::TimestampToNanoseconds(job.policy().deadline()) <= absl::ToUnixNanos(now);
+}
+
+}  // namespace
+
+JobDecision PauseDecision(std::string reason, std::string message) {
+  return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
+    if (job.job.state() != v1::JOB_STATE_RUNNING) {
+      return WrongState(job, "only a RUNNING job can be paused");
+    }
+    return JobChange{.state = v1::JOB_STATE_PAUSING, .reason = reason, .message = message};
+  };
+}
+
+absl::StatusOr<JobChange> ResumeDecision(const JobRecord& job) {
+  if (job.job.state() != v1::JOB_STATE_PAUSED) {
+    return WrongState(job, "only a PAUSED job can be resumed");
+  }
+  return JobChange{
+      .state = v1::JOB_STATE_QUEUED, .reason = "RESUMED", .recoveries = 0, .to_end_of_queue = true};
+}
+
+absl::StatusOr<JobChange> CancelDecision(const JobRecord& job) {
+  const v1::JobState state = job.job.state();
+  if (IsFinal(state)) return WrongState(job, "it has ended and cannot be cancelled");
+  if (state == v1::JOB_STATE_CANCELLING) return absl::AbortedError("CANCELLING already");
+  return JobChange{.state = HasWorker(state) ? v1::JOB_STATE_CANCELLING : v1::JOB_STATE_CANCELLED,
+                   .reason = "CANCEL_REQUESTED"};
+}
+
+JobDecision RetryDecision(absl::Time now) {
+  return [now](const JobRecord& job) -> absl::StatusOr<JobChange> {
+    if (job.job.state() != v1::JOB_STATE_FAILED) {
+      return WrongState(job, "only a FAILED job can be retried");
+    }
+    return JobChange{.state = v1::JOB_STATE_QUEUED,
+                     .reason = "RETRIED",
+                     .recoveries = 0,
+                     .startup_failures = 0,
+                     .drop_deadline = IsOverdue(job.job, now),
+                     .to_end_of_queue = true};
+  };
+}
+
+JobDecision DeadlineDecision(absl::Time now) {
+  return [now](const JobRecord& job) -> absl::StatusOr<JobChange> {
+    const v1::JobState state = job.job.state();
+    if (IsFinal(state) || state == v1::JOB_STATE_CANCELLING || !IsOverdue(job.job, now)) {
+      return absl::AbortedError("the deadline has nothing to end");
+    }
+    return JobChange{.state = HasWorker(state) ? v1::JOB_STATE_CANCELLING : v1::JOB_STATE_FAILED,
+                     .reason = kDeadlineReason,
+                     .message = absl::StrCat("the job had not ended by its deadline, ",
+                                             TimeUtil::ToString(job.job.policy().deadline()))};
+  };
+}
+
+absl::Status CheckDeletable(const JobRecord& job, bool even_if_pinned) {
+  if (!IsFinal(job.job.state())) return WrongState(job, "cancel it before you delete it");
+  if (!job.has_pin || even_if_pinned) return absl::OkStatus();
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          "a checkpoint of job ", job.id, " is pinned; unpin it, or delete the job with force")),
+      "PINNED_CHECKPOINT", {{"job", job.id}});
+}
+
+}  // namespace lorsa::server

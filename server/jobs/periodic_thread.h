@@ -1,0 +1,44 @@
+// A thread that does a small piece of work again and again.
+#ifndef LORSA_SERVER_JOBS_PERIODIC_THREAD_H_
+#define LORSA_SERVER_JOBS_PERIODIC_THREAD_H_
+
+#include <functional>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace lorsa::server {
+
+// Thread-safe.
+class PeriodicThread {
+ public:
+  // `work` returns true if it has more to do at once. It runs on the thread alone.
+  PeriodicThread(absl::Duration interval, std::function<bool()> work)
+      : interval_(interval), work_(std::move(work)) {}
+  ~PeriodicThread() { Stop(); }
+  PeriodicThread(const PeriodicThread&) = delete;
+  PeriodicThread& operator=(const PeriodicThread&) = delete;
+
+  // Once. Works for the first time at once.
+  void Start();
+  // Makes it work now rather than after the interval.
+  void Poke();
+  // Waits for the piece of work under way. Idempotent, but called by one thread at a time.
+  void Stop();
+
+ private:
+  void Run();
+
+  const absl::Duration interval_;
+  const std::function<bool()> work_;
+  absl::Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool poked_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_JOBS_PERIODIC_THREAD_H_

@@ -1,0 +1,82 @@
+#include "server/services/checkpoint_name.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/identifiers.h"
+#include "base/status_macros.h"
+#include "server/jobs/data_layout.h"
+#include "server/rpc/errors.h"
+#include "server/services/job_name.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr absl::string_view kCollection = "/checkpoints/";
+
+absl::Status NoCheckpointYet(const std::string& job_id, absl::string_view which) {
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("job '", job_id, "' has no ", which, " checkpoint yet")),
+      "NO_CHECKPOINT", {{"job", job_id}});
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointName> ParseCheckpointName(const std::string& name,
+                                                   absl::string_view field) {
+  const size_t split = name.find(kCollection.data());
+  if (split == std::string::npos) {
+    return InvalidField(field, "is not of the form jobs/JOB/checkpoints/CHECKPOINT");
+  }
+  LORSA_ASSIGN_OR_RETURN(const std::string job_id, JobIdFrom(name.substr(0, split), field));
+  CheckpointName parsed{job_id, name.substr(split + kCollection.size())};
+  LORSA_RETURN_IF_ERROR(ForField(ValidateId("checkpoint id", parsed.checkpoint_id), field));
+  return parsed;
+}
+
+absl::StatusOr<CheckpointStep> ParseCheckpointStep(const std::string& name,
+                                                   absl::string_view field) {
+  LORSA_ASSIGN_OR_RETURN(const CheckpointName parsed, ParseCheckpointName(name, field));
+  if (parsed.is_alias()) {
+    return InvalidField(field, "must name a step: ask GetCheckpoint which one it is");
+  }
+  LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(parsed.checkpoint_id, field));
+  return CheckpointStep{parsed.job_id, step};
+}
+
+absl::StatusOr<int64_t> StepOf(absl::string_view checkpoint_id, absl::string_view field) {
+  absl::string_view digits = checkpoint_id;
+  int64_t step = 0;
+  if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &step) || step < 0 ||
+      CheckpointId(step) != checkpoint_id) {
+    return InvalidField(field,
+                        absl::StrCat("'", checkpoint_id, "' is not a checkpoint's id such as ",
+                                     CheckpointId(1000)));
+  }
+  return step;
+}
+
+absl::StatusOr<v1::Checkpoint> FindCheckpoint(const Catalog& catalog, const CheckpointName& name,
+                                              absl::string_view field) {
+  if (!name.is_alias()) {
+    LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id, field));
+    return catalog.GetCheckpoint(name.job_id, step);
+  }
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> checkpoints,
+                         catalog.ListCheckpoints(name.job_id));
+  if (name.checkpoint_id == "latest") {
+    const auto latest = std::find_if(checkpoints.rbegin(), checkpoints.rend(),
+                                     [](const v1::Checkpoint& c) { return c.damage().empty(); });
+    if (latest == checkpoints.rend()) return NoCheckpointYet(name.job_id, "published");
+    return *latest;
+  }
+  const auto best = std::find_if(checkpoints.begin(), checkpoints.end(),
+                                 [](const v1::Checkpoint& c) { return c.best(); });
+  if (best == checkpoints.end()) return NoCheckpointYet(name.job_id, "evaluated");
+  return *best;
+}
+
+}  // namespace lorsa::server

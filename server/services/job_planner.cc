@@ -1,0 +1,89 @@
+#include "server/services/job_planner.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/identifiers.h"
+#include "base/status_macros.h"
+#include "job_spec/fork.h"
+#include "server/rpc/errors.h"
+#include "server/services/job_policy.h"
+
+namespace lorsa::server {
+namespace {
+
+// A field that this server does not know would be silently left out of the run.
+absl::Status CheckKnown(const v1::TrainingSpec& spec, const std::string& field) {
+  if (spec.GetReflection()->GetUnknownFields(spec).empty()) return absl::OkStatus();
+  return InvalidField(field,
+                      "has fields that this server does not know; use the client of its version "
+                      "or upgrade the server");
+}
+
+}  // namespace
+
+absl::StatusOr<NewJob> JobPlanner::Plan(const v1::TrainingSpec& spec,
+                                        const v1::JobPolicy& policy) const {
+  LORSA_RETURN_IF_ERROR(CheckKnown(spec, "spec"));
+  LORSA_RETURN_IF_ERROR(
+      ForField(ValidateId("activation set id", spec.activation_set()), "spec.activation_set"));
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
+                         catalog_.GetActivationSet(spec.activation_set()));
+  LORSA_ASSIGN_OR_RETURN(NewJob job,
+                         Check(ResolveTrainingSpec(spec, set, context_.machine), policy, "spec"));
+  job.spec = spec;
+  return job;
+}
+
+absl::StatusOr<NewJob> JobPlanner::PlanFork(const v1::Job& source, const v1::Checkpoint& checkpoint,
+                                            const v1::TrainingSpec& changes,
+                                            const v1::JobPolicy& policy) const {
+  LORSA_RETURN_IF_ERROR(CheckKnown(changes, "changes"));
+  const v1::TrainingSpec& ran = source.resolved_spec();
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
+                         catalog_.GetActivationSet(ran.activation_set()));
+  LORSA_ASSIGN_OR_RETURN(
+      NewJob job, Check(ForkTrainingSpec(ran, changes, checkpoint.tokens(), set, context_.machine),
+                        policy, "changes"));
+  job.spec = source.spec();
+  job.spec.MergeFrom(changes);
+  job.forked_from = checkpoint.name();
+  job.first_checkpoint = checkpoint;
+  return job;
+}
+
+absl::StatusOr<NewJob> JobPlanner::Check(ResolvedSpec resolved, const v1::JobPolicy& policy,
+                                         const std::string& field) const {
+  std::vector<FieldViolation> violations = PolicyViolations(policy, context_.now());
+  for (const FieldViolation& violation : resolved.violations) {
+    violations.push_back({absl::StrCat(field, ".", violation.field), violation.description});
+  }
+  NewJob job{.resolved_spec = std::move(resolved.spec), .policy = policy};
+  if (resolved.ok()) {
+    LORSA_ASSIGN_OR_RETURN(const v1::Job preview, Preview(job));
+    job.memory_bytes = preview.memory_bytes();
+    if (const auto too_large = TooLarge(preview, context_.capacity)) {
+      violations.push_back({field, too_large->message});
+    }
+  }
+  if (!violations.empty()) return InvalidFields(violations);
+  return job;
+}
+
+absl::StatusOr<v1::Job> JobPlanner::Preview(const NewJob& job) const {
+  v1::Job preview;
+  LORSA_ASSIGN_OR_RETURN(*preview.mutable_estimate(),
+                         context_.estimate(catalog_, job.resolved_spec));
+  preview.set_name(absl::StrCat("jobs/", job.id));
+  *preview.mutable_spec() = job.spec;
+  *preview.mutable_resolved_spec() = job.resolved_spec;
+  *preview.mutable_policy() = job.policy;
+  preview.set_cpu_slots(static_cast<int>(job.resolved_spec.threads() * job.resolved_spec.ranks()));
+  preview.set_memory_bytes(preview.estimate().memory_bytes());
+  preview.set_forked_from(job.forked_from);
+  return preview;
+}
+
+}  // namespace lorsa::server

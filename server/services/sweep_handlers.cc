@@ -1,0 +1,124 @@
+#include "server/services/sweep_handlers.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/identifiers.h"
+#include "base/status_macros.h"
+#include "job_spec/sweep.h"
+#include "server/rpc/errors.h"
+#include "server/services/paging.h"
+#include "server/services/request_identity.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr size_t kMaxSweepIdBytes = 59;  // leaves "-000" of a job's 63
+
+absl::Status CheckIdentity(const v1::CreateSweepRequest& request) {
+  LORSA_RETURN_IF_ERROR(ForField(ValidateId("sweep id", request.sweep_id()), "sweep_id"));
+  if (request.sweep_id().size() > kMaxSweepIdBytes) {
+    return InvalidField("sweep_id",
+                        absl::StrCat("is longer than ", kMaxSweepIdBytes, " characters"));
+  }
+  return CheckRequestId(request.request_id());
+}
+
+// `status` with its sentence said of `context`; its details stay.
+absl::Status Said(const absl::Status& status, absl::string_view context) {
+  absl::Status said(status.code(), absl::StrCat(context, ": ", status.message()));
+  status.ForEachPayload(
+      [&](absl::string_view url, const absl::Cord& payload) { said.SetPayload(url, payload); });
+  return said;
+}
+
+// What the client set, as it is stored.
+v1::Sweep SweepOf(const v1::CreateSweepRequest& request) {
+  v1::Sweep sweep;
+  *sweep.mutable_spec() = request.spec();
+  *sweep.mutable_parameters() = request.parameters();
+  *sweep.mutable_policy() = request.policy();
+  return sweep;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SweepIdFrom(const std::string& name, absl::string_view field) {
+  absl::StatusOr<std::string> id = IdFromName("sweeps", name);
+  if (!id.ok()) return ForField(id.status(), field);
+  return id;
+}
+
+absl::StatusOr<std::vector<NewJob>> SweepHandlers::PlanJobs(
+    const v1::CreateSweepRequest& request) const {
+  const ExpandedSweep expanded = ExpandSweep(request.spec(), request.parameters());
+  if (!expanded.violations.empty()) return InvalidFields(expanded.violations);
+  std::vector<NewJob> jobs;
+  for (const SweepCombination& combination : expanded.combinations) {
+    absl::StatusOr<NewJob> job = planner_.Plan(combination.spec, request.policy());
+    // The first that fails tells enough: the others mostly fail for the same reason.
+    if (!job.ok()) return Said(job.status(), absl::StrCat("with ", combination.values));
+    job->id = absl::StrFormat("%s-%03d", request.sweep_id(), jobs.size());
+    jobs.push_back(*std::move(job));
+  }
+  return jobs;
+}
+
+absl::Status SweepHandlers::Create(const v1::CreateSweepRequest& request,
+                                   v1::Sweep& response) const {
+  LORSA_RETURN_IF_ERROR(CheckIdentity(request));
+  const RequestIdentity identity = IdentityOf(request, request.request_id());
+  LORSA_ASSIGN_OR_RETURN(std::optional<v1::Sweep> repeated,
+                         catalog_.FindRepeatedSweep(request.sweep_id(), identity));
+  if (repeated.has_value()) {
+    response = *std::move(repeated);
+    return absl::OkStatus();
+  }
+  LORSA_ASSIGN_OR_RETURN(std::vector<NewJob> jobs, PlanJobs(request));
+  if (request.validate_only()) {
+    response = SweepOf(request);
+    response.set_name(absl::StrCat("sweeps/", request.sweep_id()));
+    response.set_jobs(static_cast<int>(jobs.size()));
+    return absl::OkStatus();
+  }
+  LORSA_ASSIGN_OR_RETURN(response, jobs_.CreateSweep({.id = request.sweep_id(),
+                                                      .sweep = SweepOf(request),
+                                                      .request = identity,
+                                                      .jobs = std::move(jobs)}));
+  return absl::OkStatus();
+}
+
+absl::Status SweepHandlers::Get(const v1::GetSweepRequest& request, v1::Sweep& response) const {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, SweepIdFrom(request.name(), "name"));
+  LORSA_ASSIGN_OR_RETURN(response, catalog_.GetSweep(id));
+  return absl::OkStatus();
+}
+
+absl::Status SweepHandlers::List(const v1::ListSweepsRequest& request,
+                                 v1::ListSweepsResponse& response) const {
+  LORSA_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
+  if (!request.page_token().empty()) {
+    LORSA_RETURN_IF_ERROR(ForField(ValidateId("page token", request.page_token()), "page_token"));
+  }
+  // One more than the page shows whether there is another.
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::Sweep> sweeps,
+                         catalog_.ListSweeps(request.page_token(), page_size + 1));
+  if (const size_t fit = ItemsInPage(sweeps, page_size); fit < sweeps.size()) {
+    sweeps.resize(fit);
+    LORSA_ASSIGN_OR_RETURN(*response.mutable_next_page_token(),
+                           SweepIdFrom(sweeps.back().name(), "name"));
+  }
+  for (v1::Sweep& sweep : sweeps) *response.add_sweeps() = std::move(sweep);
+  return absl::OkStatus();
+}
+
+absl::Status SweepHandlers::Cancel(const v1::CancelSweepRequest& request,
+                                   v1::Sweep& response) const {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, SweepIdFrom(request.name(), "name"));
+  LORSA_ASSIGN_OR_RETURN(response, jobs_.CancelSweep(id));
+  return absl::OkStatus();
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,81 @@
+// Runs that go on from a checkpoint of another one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/scratch_folder.h"
+#include "trainer/train/batch_reader.h"
+#include "trainer/train/checkpoint.h"
+#include "trainer/train/testing/fake_host.h"
+#include "trainer/train/testing/poisoned_kernel.h"
+#include "trainer/train/training_run.h"
+
+namespace lorsa::trainer {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// The other run has 20 steps and a checkpoint each 5.
+class TrainingForkTest : public testing::Test {
+ protected:
+  FakeHost NewHost(const std::string& name) {
+    return FakeHost(set_, config_.seed, scratch_.Path(name));
+  }
+  FakeHost RunOther() {
+    FakeHost host = NewHost("other");
+    EXPECT_TRUE(RunTraining(config_, host, {}).ok());
+    return host;
+  }
+
+  const ScratchFolder scratch_;
+  PosixFileSystem fs_;
+  SyntheticSet set_ = MakeSyntheticSet(512);  // no batch comes twice
+  TrainConfig config_ = SyntheticConfig(set_);
+};
+
+TEST_F(TrainingForkTest, GoesBeyondTheEndOfTheOtherAndIsRefittedAtItsOwn) {
+  config_.refit_tokens = config_.total_tokens;
+  const FakeHost other = RunOther();
+  config_.total_tokens *= 2;
+  FakeHost host = NewHost("fork");
+  const auto outcome = RunTraining(config_, host, {other.CheckpointFolder(20)}, {.first_step = 20});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->step, 40);
+  EXPECT_EQ(host.published.front().step, 25);
+  EXPECT_EQ(host.Points(MetricKind::kTraining).front().step, 21);
+  const auto midway = ReadCheckpoint(fs_, host.CheckpointFolder(25), at::kCPU);
+  ASSERT_TRUE(midway.ok()) << midway.status();
+  EXPECT_FALSE(midway->state.counts.refitted);
+  EXPECT_TRUE(ReadCheckpoint(fs_, host.CheckpointFolder(40), at::kCPU)->state.counts.refitted);
+}
+
+TEST_F(TrainingForkTest, DoesNotBeginAnewWithoutItsCheckpoint) {
+  FakeHost host = NewHost("fork");
+  const auto status = RunTraining(config_, host, {}, {.first_step = 10}).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step 10"));
+  EXPECT_THAT(host.published, IsEmpty());
+}
+
+// It was no checkpoint of the new schedule, and a NaN before the first of that ended the run.
+TEST_F(TrainingForkTest, GoesBackToTheCheckpointItCameFrom) {
+  const FakeHost other = RunOther();
+  config_.checkpoint_interval_tokens = 17 * config_.tokens_per_step();
+  config_.evaluation_interval_tokens = config_.checkpoint_interval_tokens;
+  FakeHost probe = NewHost("probe");
+  BatchReader reader(config_, *probe.OpenTraining(12 * config_.sequences_per_step), at::kCPU);
+  const at::Tensor poisoned = reader.Next(config_.sequences_per_step)->batch.x;
+  const auto choose = [&](const at::Tensor& x) {
+    return poisoned.equal(x) ? Poison::kLoss : Poison::kNothing;
+  };
+  FakeHost host = NewHost("fork");
+  const auto outcome = RunTraining(config_, host, {other.CheckpointFolder(10)},
+                                   {.decorate = Poisoned(choose), .first_step = 10});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->step, 20);
+  ASSERT_FALSE(host.warnings.empty());
+  EXPECT_THAT(host.warnings[0], HasSubstr("goes back to step 10"));
+}
+
+}  // namespace
+}  // namespace lorsa::trainer
