@@ -288,13 +288,9 @@ absl::Status ActivationService::Quarantine(const v1::QuarantineActivationSetRequ
 }
 
 absl::Status ActivationService::RefuseIfQuarantined(const v1::ActivationSet& set) {
-  if (set.state() != v1::ACTIVATION_SET_STATE_QUARANTINED) return absl::OkStatus();
-  env_.quarantine.PauseJobs(set);
-  return WithReason(absl::FailedPreconditionError(
-                        absl::StrCat(set.name(), " is quarantined: ",
-                                     set.problems().empty() ? "it is damaged" : set.problems(0),
-                                     "; restore the file and verify the set")),
-                    "SET_QUARANTINED", {{"activation_set", set.name()}});
+  const absl::Status status = CheckNotQuarantined(set);
+  if (!status.ok()) env_.quarantine.PauseJobs(set);
+  return status;
 }
 
 absl::Status ActivationService::NoteDamage(const v1::ActivationSet& set, absl::Status status) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/unary_call.h"
@@ -166,7 +167,7 @@ absl::StatusOr<std::unique_ptr<StreamSource<v1::FileChunk>>> CheckpointService::
                       "FILE_CHANGED");
   }
   return FileChunkSource::Open(
-      env_.fs, {.path = JoinPath(env_.layout.CheckpointFolder(name.job_id, step), file.name()),
+      env_.fs, {.path = JoinPath(env_.layout.CheckpointFolder(at.job_id, at.step), file.name()),
                 .size = file.size_bytes(),
                 .sha256 = file.sha256(),
                 .offset = request.offset(),

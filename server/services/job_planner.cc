@@ -10,6 +10,7 @@
 #include "job_spec/fork.h"
 #include "server/rpc/errors.h"
 #include "server/services/job_policy.h"
+#include "server/services/set_quarantine.h"
 
 namespace lorsa::server {
 namespace {
@@ -31,6 +32,7 @@ absl::StatusOr<NewJob> JobPlanner::Plan(const v1::TrainingSpec& spec,
       ForField(ValidateId("activation set id", spec.activation_set()), "spec.activation_set"));
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
                          catalog_.GetActivationSet(spec.activation_set()));
+  LORSA_RETURN_IF_ERROR(CheckNotQuarantined(set));
   LORSA_ASSIGN_OR_RETURN(NewJob job,
                          Check(ResolveTrainingSpec(spec, set, context_.machine), policy, "spec"));
   job.spec = spec;
@@ -44,6 +46,7 @@ absl::StatusOr<NewJob> JobPlanner::PlanFork(const v1::Job& source, const v1::Che
   const v1::TrainingSpec& ran = source.resolved_spec();
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
                          catalog_.GetActivationSet(ran.activation_set()));
+  LORSA_RETURN_IF_ERROR(CheckNotQuarantined(set));
   LORSA_ASSIGN_OR_RETURN(
       NewJob job, Check(ForkTrainingSpec(ran, changes, checkpoint.tokens(), set, context_.machine),
                         policy, "changes"));

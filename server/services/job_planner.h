@@ -30,7 +30,7 @@ struct PlanningContext {
 };
 
 // Thread-safe; blocks on the catalog. Errors: INVALID_ARGUMENT naming every wrong field of the
-// request, NOT_FOUND for the activation set.
+// request, NOT_FOUND for the activation set, FAILED_PRECONDITION if it is quarantined.
 class JobPlanner {
  public:
   // `catalog` outlives the planner.

@@ -74,6 +74,21 @@ TEST_F(JobServiceTest, ImpossibleSpecificationNamesEveryField) {
   EXPECT_THAT(fields, ::testing::UnorderedElementsAre("spec.top_k", "spec.tokens"));
 }
 
+TEST_F(JobServiceTest, QuarantinedSetIsRefused) {
+  const auto quarantined =
+      catalog_->UpdateActivationSet("smollm2", [](v1::ActivationSet& set) -> absl::Status {
+        set.set_state(v1::ACTIVATION_SET_STATE_QUARANTINED);
+        set.add_problems("shard-00003.h5 is torn");
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(quarantined.ok()) << quarantined.status();
+  v1::Job job;
+  const grpc::Status status = CreateJob(CreateRequest("demo"), job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ReasonIn(status), "SET_QUARANTINED");
+  EXPECT_THAT(status.error_message(), HasSubstr("shard-00003.h5 is torn"));
+}
+
 TEST_F(JobServiceTest, BadIdsAndNamesAreRefusedByField) {
   v1::Job job;
   for (const char* id : {"", "../x", "UPPER", "a/b", "-a"}) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
+#include "server/rpc/errors.h"
 #include "server/rpc/utf8.h"
 
 namespace lorsa::server {
@@ -39,6 +40,15 @@ void LogChange(const v1::ActivationSet& set) {
 }
 
 }  // namespace
+
+absl::Status CheckNotQuarantined(const v1::ActivationSet& set) {
+  if (set.state() != v1::ACTIVATION_SET_STATE_QUARANTINED) return absl::OkStatus();
+  return WithReason(absl::FailedPreconditionError(
+                        absl::StrCat(set.name(), " is quarantined: ",
+                                     set.problems().empty() ? "it is damaged" : set.problems(0),
+                                     "; restore the file and verify the set")),
+                    "SET_QUARANTINED", {{"activation_set", set.name()}});
+}
 
 absl::StatusOr<v1::ActivationSet> SetQuarantine::Impose(const v1::ActivationSet& set,
                                                         const std::vector<std::string>& problems) {

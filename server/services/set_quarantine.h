@@ -7,12 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lorsa/v1/activation_service.pb.h"
 #include "server/catalog/catalog.h"
 
 namespace lorsa::server {
+
+// OK, or FAILED_PRECONDITION (SET_QUARANTINED) that says why the set is and what to do.
+absl::Status CheckNotQuarantined(const v1::ActivationSet& set);
 
 // Thread-safe; blocks on the catalog.
 class SetQuarantine {
