@@ -1,5 +1,6 @@
 #include "server/condition_monitor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -76,6 +77,8 @@ TEST_F(ConditionMonitorTest, RecoveringAndDrainingStopEverything) {
 }
 
 TEST_F(ConditionMonitorTest, AnUnreadableCatalogIsTold) {
+  LookOnce(Environment());
+  EXPECT_FALSE(conditions_.Holds(kCatalogUnreadable));
   for (const char* suffix : {"", "-wal"}) std::filesystem::resize_file(CatalogFile() + suffix, 0);
   LookOnce(Environment());
   EXPECT_TRUE(conditions_.Holds(kCatalogUnreadable));
@@ -83,10 +86,26 @@ TEST_F(ConditionMonitorTest, AnUnreadableCatalogIsTold) {
 }
 
 TEST_F(ConditionMonitorTest, DamageIsToldUnderAName) {
-  conditions_.Set(kDamagedData, "set s is damaged");
+  v1::ActivationSet set;
+  set.set_name("activationSets/damaged");
+  ASSERT_TRUE(catalog_->CreateActivationSet(set).ok());
+  const auto set_state = [&](v1::ActivationSetState state) {
+    return catalog_
+        ->UpdateActivationSet("damaged",
+                              [=](v1::ActivationSet& stored) {
+                                stored.set_state(state);
+                                return absl::OkStatus();
+                              })
+        .status();
+  };
+  ASSERT_TRUE(set_state(v1::ACTIVATION_SET_STATE_QUARANTINED).ok());
   LookOnce(Environment());
+  EXPECT_THAT(conditions_.Message(kDamagedData), testing::HasSubstr("activationSets/damaged"));
   EXPECT_TRUE(health_.Serving(""));
   EXPECT_FALSE(health_.Serving(kStoredDataHealth));
+  ASSERT_TRUE(set_state(v1::ACTIVATION_SET_STATE_READY).ok());
+  LookOnce(Environment());
+  EXPECT_TRUE(health_.Serving(kStoredDataHealth));
 }
 
 TEST_F(ConditionMonitorTest, LooksByItself) {

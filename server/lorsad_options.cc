@@ -83,7 +83,7 @@ void AddVerbs(CLI::App& app, LorsadCommand& command) {
       Verb::kRestore, "The backup");
 }
 
-// 0 if the program goes on, else its exit code + 1: CLI11 has printed why.
+// Nothing if the program goes on, else its exit code: what is to be said was printed.
 std::optional<int> ParseInto(Arguments& arguments, int argc, const char* const* argv) {
   CLI::App app("The Lorsa training server", "lorsad");
   AddOptions(app, arguments);

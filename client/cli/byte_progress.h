@@ -20,6 +20,12 @@ class ByteProgress {
   explicit ByteProgress(Session& session);
 
   void Show(int64_t done, int64_t total);
+  // Of a message of a stream; nothing if it carries the outcome.
+  template <typename Response>
+  void ShowProgressOf(const Response& response) {
+    if (!response.has_progress()) return;
+    Show(response.progress().bytes_done(), response.progress().bytes_total());
+  }
   // The connection broke and is made anew.
   void ShowOutage(const absl::Status& why);
 

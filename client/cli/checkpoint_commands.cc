@@ -108,15 +108,14 @@ absl::StatusOr<int> Import(Session& session, const std::string& job, const std::
   v1::Checkpoint checkpoint;
   {
     ByteProgress progress(session);
-    LORSA_RETURN_IF_ERROR(session.client.Stream(
-        &v1::CheckpointService::Stub::ImportCheckpoint, request,
-        [&](const v1::ImportCheckpointResponse& response) {
-          if (response.has_progress()) {
-            progress.Show(response.progress().bytes_done(), response.progress().bytes_total());
-          }
-          if (response.has_checkpoint()) checkpoint = response.checkpoint();
-          return absl::OkStatus();
-        }));
+    LORSA_RETURN_IF_ERROR(session.client.Stream(&v1::CheckpointService::Stub::ImportCheckpoint,
+                                                request,
+                                                [&](const v1::ImportCheckpointResponse& response) {
+                                                  progress.ShowProgressOf(response);
+                                                  if (response.has_checkpoint())
+                                                    checkpoint = response.checkpoint();
+                                                  return absl::OkStatus();
+                                                }));
   }
   if (checkpoint.name().empty()) {
     return absl::InternalError("the server ended the import without a result: list the jobs");

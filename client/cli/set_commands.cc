@@ -23,10 +23,6 @@ std::string FormatState(v1::ActivationSetState state) {
       absl::StripPrefix(v1::ActivationSetState_Name(state), "ACTIVATION_SET_STATE_"));
 }
 
-void ShowProgress(const v1::SetProgress& done, ByteProgress& progress) {
-  progress.Show(done.bytes_done(), done.bytes_total());
-}
-
 void PrintSet(std::ostream& out, const v1::ActivationSet& set) {
   Table table;
   table.AddRow({"set", IdOf(set.name())});
@@ -73,8 +69,7 @@ absl::StatusOr<int> Register(Session& session, const std::string& id, const std:
   LORSA_RETURN_IF_ERROR(
       session.client.Stream(&v1::ActivationService::Stub::RegisterActivationSet, request,
                             [&](const v1::RegisterActivationSetResponse& response) {
-                              if (response.has_progress())
-                                ShowProgress(response.progress(), progress);
+                              progress.ShowProgressOf(response);
                               if (response.has_activation_set()) set = response.activation_set();
                               return absl::OkStatus();
                             }));
@@ -144,8 +139,7 @@ absl::StatusOr<int> Verify(Session& session, const std::string& id) {
     LORSA_RETURN_IF_ERROR(
         session.client.Stream(&v1::ActivationService::Stub::VerifyActivationSet, request,
                               [&](const v1::VerifyActivationSetResponse& response) {
-                                if (response.has_progress())
-                                  ShowProgress(response.progress(), progress);
+                                progress.ShowProgressOf(response);
                                 if (response.has_report()) report = response.report();
                                 return absl::OkStatus();
                               }));

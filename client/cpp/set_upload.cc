@@ -69,7 +69,8 @@ class FileUpload {
       return absl::AlreadyExistsError(absl::StrCat("the server has a longer ", file_.name,
                                                    " under this id: choose another id"));
     }
-    received = there.received_bytes() > reported_;
+    received = there.received_bytes() > acknowledged_;
+    acknowledged_ = there.received_bytes();
     // Of one that is complete nothing is sent but its name: the server compares its sha256.
     offset_ = there.received_bytes();
     started_ = false;
@@ -77,6 +78,10 @@ class FileUpload {
     const auto sent =
         client_.Send(&v1::ActivationService::Stub::UploadShard,
                      [this](v1::UploadShardRequest& request) { return Next(request); });
+    if (ErrorReason(sent.status()) == "OFFSET_MISMATCH") {
+      // A call before this one, whose connection broke, had not ended when the server was asked.
+      return ConnectionError(sent.status().message());
+    }
     if (!sent.ok()) return sent.status();
     if (sent->complete()) return absl::OkStatus();
     return ConnectionError(
@@ -132,8 +137,9 @@ class FileUpload {
   const std::function<void(int64_t)> on_bytes_;
   std::string sha256_;
   std::unique_ptr<ReadableFile> source_;
-  int64_t offset_ = 0;    // of the next piece
-  int64_t reported_ = 0;  // bytes
+  int64_t acknowledged_ = 0;  // bytes that the server had when it was last asked
+  int64_t offset_ = 0;        // of the next piece
+  int64_t reported_ = 0;      // bytes
   bool started_ = false;
 };
 

@@ -66,6 +66,20 @@ TEST_F(SetUploadTest, GoesOnAfterABreakWithoutSendingAgainWhatArrived) {
   EXPECT_EQ(server_.sets.uploaded["shard-00000.h5"], std::string(3 << 20, 'a'));
 }
 
+// The call whose connection broke may go on at the server for a while, and its bytes arrive between
+// the question where to go on and the answer to it.
+TEST_F(SetUploadTest, AsksAgainIfTheServerHasMoreThanItSaid) {
+  int pieces = 0;
+  server_.sets.before_piece = [&](const std::string&) {
+    return ++pieces == 2
+               ? DetailedError(grpc::StatusCode::ABORTED, "another offset", "OFFSET_MISMATCH")
+               : grpc::Status::OK;
+  };
+  const absl::Status status = Upload();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(server_.sets.uploaded["shard-00000.h5"], std::string(3 << 20, 'a'));
+}
+
 TEST_F(SetUploadTest, WhatTheServerHasIsNotSentAgain) {
   ASSERT_TRUE(Upload().ok());
   const int64_t once = server_.sets.bytes_received;

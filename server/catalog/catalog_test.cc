@@ -531,12 +531,11 @@ TEST_F(CatalogTest, CheckpointsAreDueInTheOrderOfTheirLastLook) {
   }
   const v1::Checkpoint first = catalog_->GetCheckpoint("job", 10).value();
   ASSERT_TRUE(catalog_->PutVerdict("job", first, "", kStart + absl::Seconds(25)).ok());
-  std::vector<int64_t> due;
-  for (const auto& checkpoint :
-       catalog_->UnverifiedCheckpoints(kStart + absl::Seconds(30), 10).value()) {
-    due.push_back(checkpoint.step());
-  }
-  EXPECT_THAT(due, ElementsAre(20, 10));
+  const std::vector<v1::Checkpoint> due =
+      catalog_->UnverifiedCheckpoints(kStart + absl::Seconds(30), 10).value();
+  ASSERT_THAT(due, SizeIs(2));
+  EXPECT_EQ(due[0].step(), 20);
+  EXPECT_EQ(due[1].step(), 10);
   EXPECT_THAT(catalog_->UnverifiedCheckpoints(kStart + absl::Hours(1), 1).value(), SizeIs(1));
 }
 

@@ -140,7 +140,9 @@ absl::Status CheckpointPublisher::ApplyRetention(const std::string& job_id, int6
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
                          env_.catalog.ListCheckpoints(job_id));
   std::vector<RetainedCheckpoint> checkpoints;
-  for (const v1::Checkpoint& checkpoint : all) checkpoints.push_back(ForRetention(checkpoint));
+  for (const v1::Checkpoint& checkpoint : all) {
+    if (checkpoint.damage().empty()) checkpoints.push_back(ForRetention(checkpoint));
+  }
   for (const int64_t step : CheckpointsToDelete(checkpoints, retention)) {
     const absl::Status deleted = env_.catalog.DeleteCheckpoint(job_id, step);
     if (absl::IsFailedPrecondition(deleted)) continue;  // Pinned meanwhile.

@@ -16,8 +16,9 @@
 //   5. The catalog stores the checkpoint and its event, if the attempt is still current. If it is
 //      not, the folder goes to the trash, and what it displaced comes back from there.
 //   6. Retention: those that the rule (job_spec/retention.h) does not keep are deleted from the
-//      catalog, then moved to the trash. What the catalog knows and only the trash has comes back;
-//      what it does not know is moved to the trash. The trash is emptied.
+//      catalog, then moved to the trash. The known damaged are neither counted nor deleted: they
+//      stand in for no other, and people may yet restore them. What the catalog knows and only the
+//      trash has comes back; what it does not know is moved to the trash. The trash is emptied.
 // A crash between 4 and 5 leaves a folder that the catalog does not know: the worker asks again and
 // 3 finds it in place, or 6 of a later publication moves it away and brings back what 4 displaced.
 // A crash within 6 leaves folders that the next 6 deals with.

@@ -344,6 +344,19 @@ TEST_F(CheckpointPublisherTest, KeepsTheNewestAndTheBest) {
   EXPECT_FALSE(fs_.Exists(Layout().TrashFolder("demo")).value());
 }
 
+// Retention counted a damaged one as the newest or the best, and deleted the one that holds.
+TEST_F(CheckpointPublisherTest, ADamagedOneTakesNoOthersPlace) {
+  FakeWorker worker = Run("demo");  // keep_checkpoints: 2
+  Publish(worker, Stage(worker, 10, "a", 0.5));
+  Publish(worker, Stage(worker, 20, "b", 0.1));
+  const v1::Checkpoint best = catalog_->GetCheckpoint("demo", 20).value();
+  ASSERT_TRUE(catalog_->PutVerdict("demo", best, "a byte is wrong", now_).ok());
+  for (const int64_t step : {30, 40, 50}) {
+    Publish(worker, Stage(worker, step, "c", 0.9));
+  }
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 40, 50));
+}
+
 TEST_F(CheckpointPublisherTest, ThePinnedAreKeptUntilTheyAreUnpinned) {
   FakeWorker worker = Run("demo");  // keep_checkpoints: 2
   ASSERT_EQ(Publish(worker, Stage(worker, 0)).error(), "");

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "activation_store/sequence_stream.h"
 #include "base/identifiers.h"
-#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "job_spec/describe_set.h"
 #include "server/rpc/errors.h"
@@ -29,7 +28,6 @@ constexpr size_t kOpenSets = 4;
 static_assert(kOpenSets * store::kMaxOpenFilesPerSet <= 256);
 constexpr int64_t kBufferedBytes = 16 << 20;
 constexpr int kDefaultReaderThreads = 2;
-constexpr size_t kMaxProblemBytes = 1024;
 
 std::string Rfc3339(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
@@ -207,15 +205,8 @@ ActivationService::Source<v1::VerifyActivationSetResponse> ActivationService::Op
 
 absl::StatusOr<v1::VerifyActivationSetResponse> ActivationService::Verify(
     const v1::ActivationSet& set, const store::ProgressFunction& progress) {
-  LORSA_ASSIGN_OR_RETURN(store::VerificationReport report,
-                         store::VerifySet(env_.fs, set.path(), progress));
-  // The manifest vouches for everything else, so it must be the one that was registered.
-  const std::string manifest = JoinPath(set.path(), "manifest.json");
-  const auto manifest_sha256 = Sha256OfFile(env_.fs, manifest);
-  if (manifest_sha256.ok() && *manifest_sha256 != set.manifest_sha256()) {
-    report.problems.push_back(manifest + " is not the one that was registered");
-  }
-  LORSA_RETURN_IF_ERROR(env_.quarantine.Record(set, report.problems).status());
+  LORSA_ASSIGN_OR_RETURN(const store::VerificationReport report,
+                         env_.quarantine.Verify(env_.fs, set, progress));
   v1::VerifyActivationSetResponse response;
   v1::VerificationReport& message = *response.mutable_report();
   message.set_ok(report.ok());

@@ -2,15 +2,12 @@
 //
 // Protocol of an import as job ID:
 //   1. imports/ID, left by an import that was cut off, is removed.
-//   2. Each file that the folder's manifest lists is copied there and fsynced: only regular files
-//   of
-//      valid names, not through links, no more than announced and than the disk has room for.
+//   2. Each file that the folder's manifest lists is copied there and fsynced: regular files alone,
+//      of valid names, not through links, no more than announced and than there is room for.
 //   3. The copy is held against its manifest: sizes, sha256, no other file. From here on the folder
-//   it
-//      came from does not matter.
+//      that it came from does not matter.
 //   4. The weights are held against their configuration: names, types and shapes, from the header
-//   of
-//      the file alone.
+//      of the file alone.
 //   5. The copy is renamed to jobs/ID/checkpoints/step-…, and the parent folders are fsynced.
 //   6. The catalog stores job and checkpoint in one transaction.
 // A crash before 6 leaves folders that no job knows; the next import of that id replaces them.

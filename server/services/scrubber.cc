@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "activation_store/activation_set.h"
 #include "server/jobs/checkpoint_files.h"
 
 namespace lorsa::server {
@@ -63,21 +62,21 @@ class Pass {
 
  private:
   void ScrubSetIfDue(const v1::ActivationSet& set) {
-    const auto verified = absl::FromUnixNanos(
+    const auto last_look = absl::FromUnixNanos(
         google::protobuf::util::TimeUtil::TimestampToNanoseconds(set.verify_time()));
-    if (stop_.stop_requested() || verified >= due_ ||
+    if (stop_.stop_requested() || last_look >= due_ ||
         set.state() != v1::ACTIVATION_SET_STATE_READY) {
       return;
     }
     const Throttle throttle(env_.max_bytes_per_second);
-    const auto report = store::VerifySet(env_.fs, set.path(), [&](int64_t done, int64_t) {
-      throttle.Wait(done);
-      return !stop_.stop_requested();
-    });
-    if (absl::IsCancelled(report.status())) return;
-    if (!report.ok()) return LogFailure(set.name(), report.status());
-    const absl::Status recorded = env_.quarantine.Record(set, report->problems).status();
-    if (!recorded.ok()) LogFailure(set.name(), recorded);
+    const absl::Status verified = env_.quarantine
+                                      .Verify(env_.fs, set,
+                                              [&](int64_t done, int64_t) {
+                                                throttle.Wait(done);
+                                                return !stop_.stop_requested();
+                                              })
+                                      .status();
+    if (!verified.ok() && !absl::IsCancelled(verified)) LogFailure(set.name(), verified);
   }
 
   void ScrubCheckpoint(const v1::Checkpoint& checkpoint) {

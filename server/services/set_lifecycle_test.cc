@@ -334,6 +334,16 @@ TEST_F(SetLifecycleTest, HostileUploadsAreRefusedByField) {
   EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+TEST_F(SetLifecycleTest, AFileIsReceivedByOneCallAtATime) {
+  const v1::UploadStart start = StartOf("shard-00000.h5", "x");
+  auto receiving = uploads_.Receive(start);
+  ASSERT_TRUE(receiving.ok());
+  EXPECT_TRUE(absl::IsUnavailable(uploads_.Receive(start).status()));
+  EXPECT_TRUE(uploads_.Receive(StartOf("shard-00001.h5", "x")).ok());
+  receiving->reset();
+  EXPECT_TRUE(uploads_.Receive(start).ok());
+}
+
 TEST_F(SetLifecycleTest, WhatDoesNotFitBesideTheReserveIsRefused) {
   SetUploads uploads(fs_, layout_->SetsFolder(), int64_t{1} << 60);
   const absl::Status status = uploads.Receive(StartOf("shard-00000.h5", "x")).status();
@@ -352,6 +362,15 @@ TEST_F(SetLifecycleTest, TheScrubberReadsWhatIsDueAndQuarantinesWhatIsDamaged) {
   EXPECT_EQ(Get().state(), v1::ACTIVATION_SET_STATE_QUARANTINED);
   EXPECT_THAT(Get().problems(0), HasSubstr("shard-00001.h5"));
   EXPECT_THAT(catalog_->QuarantinedSets().value(), testing::SizeIs(1));
+}
+
+TEST_F(SetLifecycleTest, TheScrubberKnowsTheManifestThatWasRegistered) {
+  Registered();
+  const std::string manifest = Path("roots/set/manifest.json");
+  store::WriteBytes(manifest, store::ReadBytes(manifest) + "\n");
+  now_ = kStart + absl::Hours(2);
+  ScrubOnce(Scrubbing(), {});
+  EXPECT_EQ(Get().state(), v1::ACTIVATION_SET_STATE_QUARANTINED);
 }
 
 TEST_F(SetLifecycleTest, TheScrubberNotesThatAllIsWell) {

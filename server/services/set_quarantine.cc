@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "activation_store/manifest.h"
 #include "base/identifiers.h"
+#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/utf8.h"
@@ -15,7 +17,6 @@ namespace lorsa::server {
 namespace {
 
 constexpr int kMaxProblems = 100;
-constexpr size_t kMaxProblemBytes = 1024;
 
 void AddProblem(v1::ActivationSet& set, const std::string& problem) {
   const std::string text = Utf8Prefix(problem, kMaxProblemBytes);
@@ -68,8 +69,22 @@ absl::StatusOr<v1::ActivationSet> SetQuarantine::Impose(const v1::ActivationSet&
   return after;
 }
 
-absl::StatusOr<v1::ActivationSet> SetQuarantine::Record(const v1::ActivationSet& set,
-                                                        const std::vector<std::string>& problems) {
+absl::StatusOr<store::VerificationReport> SetQuarantine::Verify(
+    FileSystem& fs, const v1::ActivationSet& set, const store::ProgressFunction& progress) {
+  LORSA_ASSIGN_OR_RETURN(store::VerificationReport report,
+                         store::VerifySet(fs, set.path(), progress));
+  // The manifest vouches for everything else, so it must be the one that was registered.
+  const std::string manifest = JoinPath(set.path(), store::kManifestFile);
+  const auto manifest_sha256 = Sha256OfFile(fs, manifest);
+  if (manifest_sha256.ok() && *manifest_sha256 != set.manifest_sha256()) {
+    report.problems.push_back(manifest + " is not the one that was registered");
+  }
+  LORSA_RETURN_IF_ERROR(Record(set, report.problems));
+  return report;
+}
+
+absl::Status SetQuarantine::Record(const v1::ActivationSet& set,
+                                   const std::vector<std::string>& problems) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, IdFromName("activationSets", set.name()));
   const v1::ActivationSetState state =
       problems.empty() ? v1::ACTIVATION_SET_STATE_READY : v1::ACTIVATION_SET_STATE_QUARANTINED;
@@ -88,7 +103,7 @@ absl::StatusOr<v1::ActivationSet> SetQuarantine::Record(const v1::ActivationSet&
       }));
   if (changed) LogChange(after);
   if (!problems.empty()) PauseJobs(after);
-  return after;
+  return absl::OkStatus();
 }
 
 void SetQuarantine::PauseJobs(const v1::ActivationSet& set) const {

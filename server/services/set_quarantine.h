@@ -10,10 +10,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "activation_store/activation_set.h"
+#include "base/file_system.h"
 #include "lorsa/v1/activation_service.pb.h"
 #include "server/catalog/catalog.h"
 
 namespace lorsa::server {
+
+// Of a sentence about what is wrong with a set; what is longer is cut off.
+inline constexpr size_t kMaxProblemBytes = 1024;
 
 // OK, or FAILED_PRECONDITION (SET_QUARANTINED) that says why the set is and what to do.
 absl::Status CheckNotQuarantined(const v1::ActivationSet& set);
@@ -34,15 +39,19 @@ class SetQuarantine {
   absl::StatusOr<v1::ActivationSet> Impose(const v1::ActivationSet& set,
                                            const std::vector<std::string>& problems);
 
-  // What a look at every byte of `set` found: QUARANTINED with just these problems, or READY if
-  // there are none.
-  absl::StatusOr<v1::ActivationSet> Record(const v1::ActivationSet& set,
-                                           const std::vector<std::string>& problems);
+  // Reads every byte of the set (store::VerifySet) and compares its manifest with the one that was
+  // registered. Then the set is QUARANTINED with just the problems that were found, and jobs that
+  // train on it are paused, or it is READY if there are none. On error, CANCELLED if `progress`
+  // returned false among them, nothing is changed.
+  absl::StatusOr<store::VerificationReport> Verify(FileSystem& fs, const v1::ActivationSet& set,
+                                                   const store::ProgressFunction& progress);
 
   // Pauses those of the jobs on a quarantined set that have started since.
   void PauseJobs(const v1::ActivationSet& set) const;
 
  private:
+  absl::Status Record(const v1::ActivationSet& set, const std::vector<std::string>& problems);
+
   Catalog& catalog_;
   const std::function<absl::Time()> now_;
   const PauseJob pause_job_;

@@ -217,7 +217,7 @@ absl::StatusOr<std::unique_ptr<SetUploads::Claim>> SetUploads::Take(const std::s
   absl::MutexLock lock(&mu_);
   if (!claimed_.insert(path).second) {
     return WithReason(
-        absl::FailedPreconditionError("another call sends this file just now: wait for its end"),
+        absl::UnavailableError("another call sends this file just now: try again once it ended"),
         "UPLOAD_IN_PROGRESS");
   }
   return std::make_unique<Claim>(*this, path);

@@ -6,9 +6,8 @@
 // Protocol of a file:
 //   1. The client says what it is going to send, and from which byte on: that many are there.
 //   2. Each piece is compared with its checksum and appended.
-//   3. When all bytes are there the file is fsynced and read back: what the disk has is compared
-//   with
-//      the sha256 that the client named. If it differs, the file is removed and sent anew.
+//   3. When all bytes are there the file is fsynced and read back: its sha256 is compared with the
+//      one that the client named. If it differs, the file is removed and sent anew.
 //   4. It is renamed to its own name, and the folder is fsynced. The client is told.
 // A crash before 4 leaves a file to go on with; what of it did not reach the disk, 3 finds.
 // Registration (SealSet) then checks the shards together and writes the manifest.
@@ -41,7 +40,7 @@ class SetUploads {
 
   // Takes the file that `start`, already checked by CheckUploadStart, announces. ABORTED
   // (OFFSET_MISMATCH) if the server has another number of bytes, ALREADY_EXISTS if it has another
-  // file of that name, FAILED_PRECONDITION (UPLOAD_IN_PROGRESS) while another call sends it,
+  // file of that name, UNAVAILABLE (UPLOAD_IN_PROGRESS) while another call sends it,
   // RESOURCE_EXHAUSTED (DISK_RESERVE) if it does not fit on the disk.
   using Sink = StreamSink<v1::UploadShardRequest, v1::UploadedFile>;
   absl::StatusOr<std::unique_ptr<Sink>> Receive(const v1::UploadStart& start);
