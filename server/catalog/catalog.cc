@@ -92,6 +92,12 @@ absl::StatusOr<int64_t> Catalog::CountJobs(v1::JobState state) const {
   return readers_->Run([&](Connection& connection) { return CountJobsInState(connection, state); });
 }
 
+absl::Status Catalog::CheckReadable() const {
+  return readers_->RunUncached([](Connection& connection) {
+    return CountJobsInState(connection, v1::JOB_STATE_QUEUED).status();
+  });
+}
+
 absl::StatusOr<JobRecord> Catalog::UpdateJob(absl::string_view id, absl::Time now,
                                              const JobDecision& decision) {
   return WriteFor<JobRecord>(*writer_, [&](Connection& connection) -> absl::StatusOr<JobRecord> {

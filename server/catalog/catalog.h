@@ -124,6 +124,9 @@ class Catalog {
   // The first `limit` QUEUED jobs, in queue order.
   absl::StatusOr<std::vector<JobRecord>> QueuedJobs(int limit) const;
   absl::StatusOr<int64_t> CountJobs(v1::JobState state) const;
+  // Whether the files can be read just now. Everything else here may be answered from caches for a
+  // while after they were damaged.
+  absl::Status CheckReadable() const;
 
   // The one way in which a job changes: decision, row and event in one transaction. Returns the
   // job after it. FAILED_PRECONDITION for an illegal edge.

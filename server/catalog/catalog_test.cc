@@ -200,6 +200,18 @@ TEST_F(CatalogTest, OfTwoRacingChangesExactlyOneWins) {
   }
 }
 
+// A connection answered from its cache, and the server called a truncated catalog readable.
+TEST_F(CatalogTest, DamageIsSeenBehindTheCaches) {
+  Create("job");
+  EXPECT_EQ(catalog_->CountJobs(v1::JOB_STATE_QUEUED).value(), 1);
+  EXPECT_TRUE(catalog_->CheckReadable().ok());
+  for (const char* suffix : {"", "-wal"}) std::filesystem::resize_file(Path() + suffix, 0);
+  EXPECT_FALSE(catalog_->CheckReadable().ok());
+  std::filesystem::remove(Path());
+  EXPECT_TRUE(absl::IsNotFound(catalog_->CheckReadable()));
+  EXPECT_FALSE(std::filesystem::exists(Path())) << "reading made a new one";
+}
+
 TEST_F(CatalogTest, ManyWritersAtOnceLoseNothing) {
   constexpr int kThreads = 16;
   constexpr int kJobs = 20;

@@ -69,7 +69,7 @@ void Scheduler::Poll() {
 
 void Scheduler::TendAndLaunch() {
   const bool draining = Draining();
-  const absl::StatusOr<std::vector<JobRecord>> active = env_.catalog.ActiveJobs();
+  const absl::StatusOr<std::vector<JobRecord>> active = ReadActive(draining);
   if (!active.ok()) {
     NoteFailure("catalog_unreadable", "", active.status());
     if (draining) SetDrain(Drain::kUnknown);
@@ -88,6 +88,12 @@ void Scheduler::TendAndLaunch() {
   env_.launcher.ReapAllBut(watched);
   if (!draining) return LaunchWaiting(*active);
   SetDrain(with_worker == 0 ? Drain::kDone : Drain::kUnderWay);
+}
+
+absl::StatusOr<std::vector<JobRecord>> Scheduler::ReadActive(bool draining) const {
+  // Jobs known from caches alone would keep a drain waiting for what can never be recorded.
+  if (draining) LORSA_RETURN_IF_ERROR(env_.catalog.CheckReadable());
+  return env_.catalog.ActiveJobs();
 }
 
 void Scheduler::Tend(const JobRecord& job) {

@@ -34,6 +34,7 @@ class Scheduler {
 
  private:
   void TendAndLaunch();
+  absl::StatusOr<std::vector<JobRecord>> ReadActive(bool draining) const;
   void Tend(const JobRecord& job);
   // True if the attempt was ended.
   bool EndIfOver(const JobRecord& job, const AttemptKey& attempt);
