@@ -30,7 +30,7 @@ std::string DiskMessage(const MonitorEnvironment& env) {
 }
 
 std::string CatalogMessage(const Catalog& catalog) {
-  const absl::Status status = catalog.CountJobs(v1::JOB_STATE_QUEUED).status();
+  const absl::Status status = catalog.CheckReadable();
   return status.ok() ? "" : std::string(status.message());
 }
 

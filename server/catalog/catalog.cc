@@ -162,6 +162,12 @@ absl::StatusOr<bool> Catalog::PurgeJob(absl::string_view id) {
                         [&](Connection& connection) { return RemoveSomeRows(connection, id); });
 }
 
+absl::Status Catalog::CheckReadable() const {
+  return readers_->RunUncached([](Connection& connection) {
+    return CountJobsInState(connection, v1::JOB_STATE_QUEUED).status();
+  });
+}
+
 absl::StatusOr<JobRecord> Catalog::UpdateJob(absl::string_view id, absl::Time now,
                                              const JobDecision& decision) {
   return WriteFor<JobRecord>(*writer_, [&](Connection& connection) -> absl::StatusOr<JobRecord> {

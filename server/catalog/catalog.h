@@ -178,6 +178,9 @@ class Catalog {
   absl::StatusOr<std::vector<JobRecord>> OverdueJobs(absl::Time now, int limit) const;
   // At most `limit` jobs that have outlived their ttl and have no pinned checkpoint.
   absl::StatusOr<std::vector<JobRecord>> ExpiredJobs(absl::Time now, int limit) const;
+  // Whether the files can be read just now. Everything else here may be answered from caches for a
+  // while after they were damaged.
+  absl::Status CheckReadable() const;
 
   // The one way in which a job changes: decision, row and event in one transaction. Returns the
   // job after it. FAILED_PRECONDITION for an illegal edge.

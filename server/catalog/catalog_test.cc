@@ -189,16 +189,28 @@ TEST_F(CatalogTest, OfTwoRacingChangesExactlyOneWins) {
     Running(id);
     absl::Status ended, paused;
     std::thread a(
-        [&] { ended = catalog_->UpdateJob(id, kStart, To(v1::JOB_STATE_FAILED)).status(); });
+        [&] { ended = catalog_->UpdateJob(id, kStart, To(v1::JOB_STATE_SUCCEEDED)).status(); });
     std::thread b(
         [&] { paused = catalog_->UpdateJob(id, kStart, To(v1::JOB_STATE_RECOVERING)).status(); });
     a.join();
     b.join();
-    // RECOVERING → FAILED and FAILED → RECOVERING are both illegal.
+    // RECOVERING → SUCCEEDED and SUCCEEDED → RECOVERING are both illegal.
     EXPECT_NE(ended.ok(), paused.ok()) << ended << " / " << paused;
     EXPECT_EQ(catalog_->GetJob(id)->job.state(),
-              ended.ok() ? v1::JOB_STATE_FAILED : v1::JOB_STATE_RECOVERING);
+              ended.ok() ? v1::JOB_STATE_SUCCEEDED : v1::JOB_STATE_RECOVERING);
   }
+}
+
+// A connection answered from its cache, and the server called a truncated catalog readable.
+TEST_F(CatalogTest, DamageIsSeenBehindTheCaches) {
+  Create("job");
+  EXPECT_EQ(catalog_->CountJobs(v1::JOB_STATE_QUEUED).value(), 1);
+  EXPECT_TRUE(catalog_->CheckReadable().ok());
+  for (const char* suffix : {"", "-wal"}) std::filesystem::resize_file(Path() + suffix, 0);
+  EXPECT_FALSE(catalog_->CheckReadable().ok());
+  std::filesystem::remove(Path());
+  EXPECT_TRUE(absl::IsNotFound(catalog_->CheckReadable()));
+  EXPECT_FALSE(std::filesystem::exists(Path())) << "reading made a new one";
 }
 
 TEST_F(CatalogTest, ManyWritersAtOnceLoseNothing) {

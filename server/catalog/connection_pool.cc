@@ -4,6 +4,12 @@
 
 namespace lorsa::server {
 
+absl::StatusOr<std::unique_ptr<Connection>> ConnectionPool::Open() const {
+  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::OpenExisting(path_));
+  LORSA_RETURN_IF_ERROR(connection->Execute("PRAGMA query_only = ON"));
+  return connection;
+}
+
 absl::StatusOr<std::unique_ptr<Connection>> ConnectionPool::Take() {
   {
     absl::MutexLock lock(&mu_);
@@ -13,9 +19,7 @@ absl::StatusOr<std::unique_ptr<Connection>> ConnectionPool::Take() {
       return connection;
     }
   }
-  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::Open(path_));
-  LORSA_RETURN_IF_ERROR(connection->Execute("PRAGMA query_only = ON"));
-  return connection;
+  return Open();
 }
 
 }  // namespace lorsa::server

@@ -18,6 +18,7 @@ namespace lorsa::server {
 // that call.
 class ConnectionPool {
  public:
+  // The file is there.
   explicit ConnectionPool(std::string path) : path_(std::move(path)) {}
 
   // Runs `read(connection)`, which returns a Status or StatusOr, on a connection of its own.
@@ -31,7 +32,16 @@ class ConnectionPool {
     return result;
   }
 
+  // The same on a new connection, which has nothing in its cache and is not kept.
+  template <typename Read>
+  auto RunUncached(Read read) -> decltype(read(std::declval<Connection&>())) {
+    absl::StatusOr<std::unique_ptr<Connection>> connection = Open();
+    if (!connection.ok()) return std::move(connection).status();
+    return read(**connection);
+  }
+
  private:
+  absl::StatusOr<std::unique_ptr<Connection>> Open() const;
   absl::StatusOr<std::unique_ptr<Connection>> Take();
 
   const std::string path_;

@@ -90,7 +90,9 @@ TEST_F(JobRemoverTest, RemovalThatACrashCutOffIsFinishedByTheNextServer) {
     Finish("demo");
     launcher_.EndLast();
     ASSERT_TRUE(manager_->DeleteJob("demo", false).ok());
-    if (files_are_gone) ASSERT_TRUE(fs_.RemoveAll(Layout().JobFolder("demo")).ok());
+    if (files_are_gone) {
+      ASSERT_TRUE(fs_.RemoveAll(Layout().JobFolder("demo")).ok());
+    }
     Restart();
     EXPECT_TRUE(IsGone("demo"));
     Tidy();

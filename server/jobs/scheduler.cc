@@ -83,7 +83,7 @@ void Scheduler::Poll() {
 void Scheduler::TendAndLaunch() {
   const bool draining = Draining();
   EndOverdue();
-  const absl::StatusOr<std::vector<JobRecord>> active = env_.catalog.ActiveJobs();
+  const absl::StatusOr<std::vector<JobRecord>> active = ReadActive(draining);
   if (!active.ok()) {
     NoteUnreadable(active.status());
     if (draining) SetDrain(Drain::kUnknown);
@@ -114,6 +114,12 @@ void Scheduler::EndOverdue() {
     if (ended.ok() || absl::IsAborted(ended)) continue;
     NoteFailure("deadline_not_recorded", {job.id, job.job.attempt()}, ended);
   }
+}
+
+absl::StatusOr<std::vector<JobRecord>> Scheduler::ReadActive(bool draining) const {
+  // Jobs known from caches alone would keep a drain waiting for what can never be recorded.
+  if (draining) LORSA_RETURN_IF_ERROR(env_.catalog.CheckReadable());
+  return env_.catalog.ActiveJobs();
 }
 
 void Scheduler::Tend(const JobRecord& job) {

@@ -41,6 +41,7 @@ class Scheduler {
   void TendAndLaunch();
   // Those whose deadline is over, but for those that are being stopped already.
   void EndOverdue();
+  absl::StatusOr<std::vector<JobRecord>> ReadActive(bool draining) const;
   void Tend(const JobRecord& job);
   // True if the attempt was ended.
   bool EndIfOver(const JobRecord& job, const AttemptKey& attempt);

@@ -52,10 +52,9 @@ class JobControlTest : public JobServicesTest {
     return names;
   }
   static std::vector<std::string> FieldsIn(const grpc::Status& status) {
+    const auto bad_request = DetailOf<google::rpc::BadRequest>(status);
     std::vector<std::string> fields;
-    for (const auto& v : DetailOf<google::rpc::BadRequest>(status).field_violations()) {
-      fields.push_back(v.field());
-    }
+    for (const auto& v : bad_request.field_violations()) fields.push_back(v.field());
     return fields;
   }
   // Runs the job to a checkpoint of step 10 (20,480 tokens) and to its end.
@@ -294,7 +293,9 @@ TEST_F(JobControlTest, CancelRacingCompletionEndsConsistently) {
     EXPECT_EQ(events.back().revision(), job.revision());
     for (size_t i = 0; i < events.size(); ++i) {
       EXPECT_EQ(events[i].revision(), static_cast<int64_t>(i) + 1);
-      if (i > 0) EXPECT_EQ(events[i].from_state(), events[i - 1].to_state());
+      if (i > 0) {
+        EXPECT_EQ(events[i].from_state(), events[i - 1].to_state());
+      }
       EXPECT_EQ(IsFinal(events[i].to_state()), i + 1 == events.size());
     }
     if (testing::Test::HasFailure()) break;

@@ -90,8 +90,10 @@ def _options() -> list[tuple[str, Any]]:
         ("grpc.keepalive_timeout_ms", 20_000),
         # gRPC's own pause between connections may reach two minutes; a server is up sooner.
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2_000),
+        # How long making a connection may take, despite its name: a busy machine needs more than
+        # the pause, and a call that is not repeated would fail. A refusal is one at once.
+        ("grpc.min_reconnect_backoff_ms", 5_000),
         # Two clients of one process share no state, and a proxy meant for the web is not asked.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
