@@ -3,7 +3,7 @@
 #include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
-#include <chrono>
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -15,7 +15,9 @@
 namespace lorsa::server {
 namespace {
 
-constexpr auto kPause = std::chrono::seconds(60);  // between two looks at what is due
+// Between two looks at what is due lies the interval, but not less or more than these.
+constexpr absl::Duration kMinPause = absl::Seconds(1);
+constexpr absl::Duration kMaxPause = absl::Minutes(1);
 constexpr int kCheckpointsPerPass = 100;
 constexpr int kSetsPerPage = 100;
 
@@ -117,9 +119,11 @@ Scrubber::Scrubber(const ScrubberEnvironment& environment)
         std::mutex mutex;
         std::condition_variable_any wake;
         std::unique_lock lock(mutex);
+        const auto pause =
+            absl::ToChronoMilliseconds(std::clamp(environment.interval, kMinPause, kMaxPause));
         while (!stop.stop_requested()) {
           ScrubOnce(environment, stop);
-          wake.wait_for(lock, stop, kPause, [] { return false; });
+          wake.wait_for(lock, stop, pause, [] { return false; });
         }
       }) {}
 
