@@ -142,7 +142,9 @@ class JobsTest : public ::testing::Test {
             .uptime = [this] { return now_ - absl::UnixEpoch(); },
             .random_bytes =
                 [this](size_t count) {
-                  return std::string(count, static_cast<char>(++random_calls_));
+                  std::string bytes = absl::StrCat(++random_calls_);  // never the same twice
+                  bytes.resize(count, '.');
+                  return bytes;
                 }};
   }
 

@@ -82,7 +82,6 @@ void Scheduler::Poll() {
 
 void Scheduler::TendAndLaunch() {
   const bool draining = Draining();
-  EndOverdue();
   const absl::StatusOr<std::vector<JobRecord>> active = ReadActive(draining);
   if (!active.ok()) {
     NoteUnreadable(active.status());
@@ -104,21 +103,22 @@ void Scheduler::TendAndLaunch() {
   SetDrain(with_worker == 0 ? Drain::kDone : Drain::kUnderWay);
 }
 
-void Scheduler::EndOverdue() {
-  const absl::StatusOr<std::vector<JobRecord>> overdue =
-      env_.catalog.OverdueJobs(env_.now(), kOverdueAtOnce);
-  if (!overdue.ok()) return NoteUnreadable(overdue.status());
-  for (const JobRecord& job : *overdue) {
+absl::Status Scheduler::EndOverdue() {
+  LORSA_ASSIGN_OR_RETURN(const std::vector<JobRecord> overdue,
+                         env_.catalog.OverdueJobs(env_.now(), kOverdueAtOnce));
+  for (const JobRecord& job : overdue) {
     const absl::Status ended = CommitChange(env_, job.id, DeadlineDecision(env_.now())).status();
     // ABORTED: it ended otherwise meanwhile.
     if (ended.ok() || absl::IsAborted(ended)) continue;
     NoteFailure("deadline_not_recorded", {job.id, job.job.attempt()}, ended);
   }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<JobRecord>> Scheduler::ReadActive(bool draining) const {
+absl::StatusOr<std::vector<JobRecord>> Scheduler::ReadActive(bool draining) {
   // Jobs known from caches alone would keep a drain waiting for what can never be recorded.
   if (draining) LORSA_RETURN_IF_ERROR(env_.catalog.CheckReadable());
+  LORSA_RETURN_IF_ERROR(EndOverdue());
   return env_.catalog.ActiveJobs();
 }
 

@@ -39,9 +39,9 @@ class Scheduler {
 
  private:
   void TendAndLaunch();
-  // Those whose deadline is over, but for those that are being stopped already.
-  void EndOverdue();
-  absl::StatusOr<std::vector<JobRecord>> ReadActive(bool draining) const;
+  // The jobs that hold a slot, once those whose deadline is over were told to end.
+  absl::StatusOr<std::vector<JobRecord>> ReadActive(bool draining);
+  absl::Status EndOverdue();
   void Tend(const JobRecord& job);
   // True if the attempt was ended.
   bool EndIfOver(const JobRecord& job, const AttemptKey& attempt);

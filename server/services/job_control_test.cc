@@ -76,7 +76,7 @@ class JobControlTest : public JobServicesTest {
     request.set_checkpoint("jobs/" + checkpoint);
     request.set_job_id(id);
     request.set_request_id("fork");
-    request.mutable_changes()->set_tokens(1'000'000);
+    request.mutable_changes()->set_tokens(1'024'000);
     return request;
   }
 };
@@ -88,7 +88,7 @@ TEST_F(JobControlTest, ForkGoesOnFromTheCheckpointWithWhatWasChanged) {
   ASSERT_TRUE(Call(&v1::JobService::Stub::ForkJob, request, &fork).ok());
   EXPECT_EQ(fork.forked_from(), "jobs/source/checkpoints/step-000000010");
   EXPECT_EQ(fork.latest_checkpoint(), "jobs/fork/checkpoints/step-000000010");
-  EXPECT_EQ(fork.resolved_spec().tokens(), 1'000'000);
+  EXPECT_EQ(fork.resolved_spec().tokens(), 1'024'000);
   EXPECT_EQ(fork.resolved_spec().top_k(), 64);
   EXPECT_EQ(fork.state(), v1::JOB_STATE_QUEUED);
 }
@@ -135,7 +135,7 @@ TEST_F(JobControlTest, ValidateOnlyForkMakesNothing) {
   request.set_validate_only(true);
   v1::Job job;
   ASSERT_TRUE(Call(&v1::JobService::Stub::ForkJob, request, &job).ok());
-  EXPECT_EQ(job.resolved_spec().tokens(), 1'000'000);
+  EXPECT_EQ(job.resolved_spec().tokens(), 1'024'000);
   EXPECT_EQ(job.state(), v1::JOB_STATE_UNSPECIFIED);
   EXPECT_FALSE(fs_.Exists(Layout().JobFolder("fork")).value());
 }
