@@ -7,7 +7,11 @@
 // A crash before 4 leaves a .tmp, which the next attempt truncates.
 #include "activation_store/checksums.h"
 
+#ifdef __x86_64__
+#include <xxh_x86dispatch.h>  // xxhash.h with the widest vectors that the processor has
+#else
 #include <xxhash.h>
+#endif
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"

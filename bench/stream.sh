@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 build=${LORSA_BUILD_DIR:-build/release}
 [[ -f $build/build.ninja ]] || cmake --preset release -B "$build" > /dev/null
-ninja -C "$build" lorsad stream_bench > /dev/null
+ninja -C "$build" lorsa lorsad stream_bench > /dev/null
 
 work=$(mktemp -d)
 server_pid=
@@ -30,4 +30,6 @@ until [[ -s $work/data/endpoint ]]; do
   kill -0 "$server_pid"
   sleep 0.1
 done
-"$build/bin/stream_bench" stream --server "$(< "$work/data/endpoint")" --set "$work/sets/bench" "$@"
+server=$(< "$work/data/endpoint")
+"$build/bin/lorsa" --server "$server" set register bench "$work/sets/bench" > /dev/null
+"$build/bin/stream_bench" stream --server "$server" "$@"

@@ -1,5 +1,5 @@
-// The two halves of bench/stream.sh besides lorsad itself: makes a synthetic set, and streams it as
-// a worker would, with the generated classes.
+// What bench/stream.sh and bench/stream_vs_flight.sh need besides lorsad itself: makes a synthetic
+// set, and streams it as a worker would, with the generated classes.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
+#include "activation_store/checksums.h"
 #include "activation_store/set_writer.h"
 #include "base/status_macros.h"
 #include "client/cpp/client.h"
@@ -28,6 +30,7 @@ struct BenchOptions {
   int64_t d_model = 576;
   int passes = 9;
   int reader_threads = 2;
+  bool digest = false;
 };
 
 // bf16 numbers of absolute value 0.5 to 1, all different enough that nothing compresses them.
@@ -62,42 +65,50 @@ absl::Status MakeSet(const BenchOptions& options) {
   return writer->Seal(kCreated).status();
 }
 
-absl::Status Register(client::Client& client, const std::string& folder) {
-  v1::RegisterActivationSetRequest request;
-  request.set_activation_set_id("bench");
-  request.set_path(folder);
-  return client.Stream(&v1::ActivationService::Stub::RegisterActivationSet, request,
-                       [](const v1::RegisterActivationSetResponse&) { return absl::OkStatus(); });
+using OnMessage = absl::FunctionRef<void(const v1::StreamSequencesResponse&)>;
+
+// All sequences of the set, each once: the first epoch of the training ones, then the held-out.
+absl::Status StreamSet(client::Client& client, const v1::ActivationSet& set,
+                       const BenchOptions& options, OnMessage on_message) {
+  v1::StreamSequencesRequest request;
+  request.set_name(set.name());
+  request.set_reader_threads(options.reader_threads);
+  int64_t sequences = 0;
+  for (const auto subset : {v1::SEQUENCE_SUBSET_TRAINING, v1::SEQUENCE_SUBSET_HELD_OUT}) {
+    const bool training = subset == v1::SEQUENCE_SUBSET_TRAINING;
+    request.set_subset(subset);
+    request.set_limit(training ? set.sequences() - set.held_out_sequences() : 0);
+    LORSA_RETURN_IF_ERROR(client.Stream(&v1::ActivationService::Stub::StreamSequences, request,
+                                        [&](const v1::StreamSequencesResponse& message) {
+                                          sequences += message.indices_size();
+                                          on_message(message);
+                                          return absl::OkStatus();
+                                        }));
+  }
+  if (sequences != set.sequences()) return absl::DataLossError("sequences are missing");
+  return absl::OkStatus();
 }
 
-// Megabytes (10^6 bytes) of sequences per second of one pass over as many as the set has.
-absl::StatusOr<double> StreamOnce(client::Client& client, const BenchOptions& options) {
-  v1::StreamSequencesRequest request;
-  request.set_name(kSetName);
-  request.set_subset(v1::SEQUENCE_SUBSET_TRAINING);
-  request.set_limit(options.sequences);
-  request.set_reader_threads(options.reader_threads);
+// Megabytes (10^6 bytes) of sequences per second of one pass.
+absl::StatusOr<double> StreamOnce(client::Client& client, const v1::ActivationSet& set,
+                                  const BenchOptions& options) {
   size_t bytes = 0;
-  int64_t sequences = 0;
   const absl::Time start = absl::Now();
-  LORSA_RETURN_IF_ERROR(client.Stream(&v1::ActivationService::Stub::StreamSequences, request,
-                                      [&](const v1::StreamSequencesResponse& message) {
-                                        sequences += message.indices_size();
-                                        bytes += message.mhsa_input().size() +
-                                                 message.mhsa_output().size() +
-                                                 message.tokens().size() + message.mask().size();
-                                        return absl::OkStatus();
-                                      }));
-  if (sequences != options.sequences) return absl::DataLossError("sequences are missing");
+  LORSA_RETURN_IF_ERROR(
+      StreamSet(client, set, options, [&](const v1::StreamSequencesResponse& message) {
+        bytes += message.mhsa_input().size() + message.mhsa_output().size() +
+                 message.tokens().size() + message.mask().size();
+      }));
   return static_cast<double>(bytes) / 1e6 / absl::ToDoubleSeconds(absl::Now() - start);
 }
 
-absl::Status Stream(const BenchOptions& options) {
-  LORSA_ASSIGN_OR_RETURN(auto client, client::Client::Create({.server = options.server}));
-  LORSA_RETURN_IF_ERROR(Register(*client, options.folder));
+absl::Status Measure(client::Client& client, const v1::ActivationSet& set,
+                     const BenchOptions& options) {
+  // Unmeasured: the pages of the file, and the connection.
+  LORSA_RETURN_IF_ERROR(StreamOnce(client, set, options).status());
   std::vector<double> figures;
   for (int pass = 1; pass <= options.passes; ++pass) {
-    LORSA_ASSIGN_OR_RETURN(figures.emplace_back(), StreamOnce(*client, options));
+    LORSA_ASSIGN_OR_RETURN(figures.emplace_back(), StreamOnce(client, set, options));
     std::printf("pass %d: %.0f MB/s\n", pass, figures.back());
   }
   std::sort(figures.begin(), figures.end());
@@ -107,20 +118,50 @@ absl::Status Stream(const BenchOptions& options) {
   return absl::OkStatus();
 }
 
+// Sum of the sequences' checksums modulo 2^64: of the bytes, whatever their order.
+absl::Status Digest(client::Client& client, const v1::ActivationSet& set,
+                    const BenchOptions& options) {
+  uint64_t sum = 0;
+  const auto add = [&](const v1::StreamSequencesResponse& message) {
+    const auto part = [&](const std::string& bytes, int i) {
+      const size_t size = bytes.size() / message.indices_size();
+      return bytes.substr(i * size, size);
+    };
+    for (int i = 0; i < message.indices_size(); ++i) {
+      store::Sequence sequence;
+      sequence.mhsa_input = part(message.mhsa_input(), i);
+      sequence.mhsa_output = part(message.mhsa_output(), i);
+      sequence.tokens = part(message.tokens(), i);
+      sequence.mask = part(message.mask(), i);
+      sum += store::SequenceChecksum(sequence);
+    }
+  };
+  LORSA_RETURN_IF_ERROR(StreamSet(client, set, options, add));
+  std::printf("digest %llu\n", static_cast<unsigned long long>(sum));
+  return absl::OkStatus();
+}
+
+absl::Status Stream(const BenchOptions& options) {
+  LORSA_ASSIGN_OR_RETURN(auto client, client::Client::Create({.server = options.server}));
+  v1::GetActivationSetRequest request;
+  request.set_name(kSetName);
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
+                         client->Call(&v1::ActivationService::Stub::GetActivationSet, request));
+  return options.digest ? Digest(*client, set, options) : Measure(*client, set, options);
+}
+
 int Run(int argc, char** argv) {
   CLI::App app("Speed of StreamSequences; see bench/stream.sh");
   app.require_subcommand(1);
   BenchOptions options;
   CLI::App* make_set = app.add_subcommand("make-set", "Write a synthetic bf16 set");
   make_set->add_option("folder", options.folder)->required();
-  CLI::App* stream = app.add_subcommand("stream", "Register the set and stream it");
+  make_set->add_option("--sequences", options.sequences)->check(CLI::Range(256, 1 << 20));
+  CLI::App* stream = app.add_subcommand("stream", "Stream activationSets/bench");
   stream->add_option("--server", options.server)->required();
-  stream->add_option("--set", options.folder)->required();
   stream->add_option("--passes", options.passes)->check(CLI::Range(1, 1000));
   stream->add_option("--reader-threads", options.reader_threads)->check(CLI::Range(1, 16));
-  for (CLI::App* command : {make_set, stream}) {
-    command->add_option("--sequences", options.sequences)->check(CLI::Range(256, 1 << 20));
-  }
+  stream->add_flag("--digest", options.digest, "Print a checksum of all bytes instead");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = make_set->parsed() ? MakeSet(options) : Stream(options);
   if (status.ok()) return EXIT_SUCCESS;

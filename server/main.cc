@@ -9,6 +9,7 @@
 #include <string>
 #include <variant>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/file_system.h"
@@ -30,7 +31,15 @@ int Fail(const absl::Status& status) {
   return EXIT_FAILURE;
 }
 
+// Debian's Abseil has its deadlock detection on: every lock, gRPC's own too, would pay for it.
+void TakeLocksWithoutDeadlockDetection() {
+#ifdef NDEBUG
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+#endif
+}
+
 int Serve(const LorsadOptions& options) {
+  TakeLocksWithoutDeadlockDetection();
   ShutdownSignals signals;
   if (const absl::Status set_up = SetUpLogging(options.log); !set_up.ok()) return Fail(set_up);
   if (const absl::Status raised = SetDescriptorLimit(options.limits.descriptors); !raised.ok()) {
