@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Arrow Flight's side of bench/stream_vs_flight.sh: the set as an Arrow file, its server, its client.
+"""Arrow Flight in bench/stream_vs_flight.sh: the set as an Arrow file, a server, a client.
 
 Runs in the environment of deploy/interop_environment.sh.
 """
