@@ -84,6 +84,15 @@ TEST_F(SafetensorsTest, HostileHeadersAreRefusedByName) {
   }
 }
 
+// The sum of the sizes is that of the file, so only the place of each tensor tells.
+TEST_F(SafetensorsTest, AnOverlapThatAGapMakesUpForIsRefused) {
+  const std::string kHeader = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                              R"("b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})";
+  const absl::Status status = Open(kHeader, "12345678");
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("overlap"));
+}
+
 TEST_F(SafetensorsTest, AHeaderLengthBeyondTheFileTakesNoMemory) {
   std::string file(8, '\xff');
   ASSERT_TRUE(WriteFileAtomically(fs_, Path(), file).ok());
