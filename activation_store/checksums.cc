@@ -1,10 +1,10 @@
 // Protocol of WriteChecksums:
-//   1. write `path`.tmp and close it
+//   1. write `path`.tmp anew and close it
 //   2. reopen it and compare every checksum
 //   3. fsync it
 //   4. rename it to `path`
 //   5. fsync the folder
-// A crash before 4 leaves a .tmp, which the next attempt truncates.
+// A crash before 4 leaves a .tmp, which the next attempt removes.
 #include "activation_store/checksums.h"
 
 #ifdef __x86_64__
@@ -101,6 +101,9 @@ absl::StatusOr<uint64_t> ChecksumsReader::Get(int64_t shard, int64_t row) const 
 absl::Status WriteChecksums(FileSystem& fs, const std::string& path,
                             const std::vector<std::vector<uint64_t>>& shards) {
   const std::string temporary = path + ".tmp";
+  if (const absl::Status removed = fs.Remove(temporary); !absl::IsNotFound(removed)) {
+    LORSA_RETURN_IF_ERROR(removed);
+  }
   absl::Status status = WriteFile(temporary, shards);            // 1
   if (status.ok()) status = CompareFile(fs, temporary, shards);  // 2
   if (status.ok()) status = fs.SyncFile(temporary);              // 3

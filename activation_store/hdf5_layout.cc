@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "activation_store/hdf5_file_driver.h"
 #include "activation_store/hdf5_library.h"
 #include "base/status_macros.h"
 
@@ -65,9 +66,11 @@ class LayoutReader {
     if (!dataset_.ok()) return Damaged("cannot be opened as a dataset: ", Hdf5Reason());
     properties_ = Hdf5Handle(H5Dget_create_plist(dataset_.get()), H5Pclose);
     if (!properties_.ok()) return Damaged("has unreadable properties: ", Hdf5Reason());
+    // First: of a virtual dataset HDF5 would look for the other files to tell its shape.
+    LORSA_RETURN_IF_ERROR(CheckStorage());
     LORSA_RETURN_IF_ERROR(ReadType());
     LORSA_RETURN_IF_ERROR(ReadDims());
-    LORSA_RETURN_IF_ERROR(ReadStorage());
+    LORSA_RETURN_IF_ERROR(chunked_ ? ReadChunked() : ReadContiguous());
     return std::move(layout_);
   }
 
@@ -75,6 +78,18 @@ class LayoutReader {
   template <typename... Parts>
   absl::Status Damaged(const Parts&... what) const {
     return DamagedFile(path_, absl::StrCat("dataset '", name_, "' ", what...));
+  }
+
+  absl::Status CheckStorage() {
+    if (H5Pget_external_count(properties_.get()) != 0) {
+      return Damaged("keeps its data in other files, which is refused; copy them into this one");
+    }
+    const H5D_layout_t layout = H5Pget_layout(properties_.get());
+    if (layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED) {
+      return Damaged("is neither contiguous nor chunked; virtual and compact storage are refused");
+    }
+    chunked_ = layout == H5D_CHUNKED;
+    return absl::OkStatus();
   }
 
   absl::Status ReadType() {
@@ -111,21 +126,6 @@ class LayoutReader {
     }
     dataset_bytes_ = bytes;
     return absl::OkStatus();
-  }
-
-  absl::Status ReadStorage() {
-    if (H5Pget_external_count(properties_.get()) != 0) {
-      return Damaged("keeps its data in other files, which is refused; copy them into this one");
-    }
-    switch (H5Pget_layout(properties_.get())) {
-      case H5D_CONTIGUOUS:
-        return ReadContiguous();
-      case H5D_CHUNKED:
-        return ReadChunked();
-      default:
-        return Damaged(
-            "is neither contiguous nor chunked; virtual and compact storage are refused");
-    }
   }
 
   absl::Status ReadContiguous() {
@@ -243,15 +243,14 @@ class LayoutReader {
   const std::string& name_;
   const uint64_t file_bytes_;
   Hdf5Handle dataset_, properties_, space_;
+  bool chunked_ = false;
   uint64_t dataset_bytes_ = 0;
   uint64_t chunk_bytes_ = 0;  // decoded
   DatasetLayout layout_;
 };
 
-absl::StatusOr<Hdf5Handle> OpenFile(const std::string& path) {
-  Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  H5Pset_fapl_sec2(access.get());
-  H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+absl::StatusOr<Hdf5Handle> OpenFile(const ReadableFile& opened, const std::string& path) {
+  const Hdf5Handle access = AccessThrough(opened);
   Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
   if (!file.ok()) {
     return DamagedFile(path, absl::StrCat("not a readable HDF5 file: ", Hdf5Reason()));
@@ -373,10 +372,9 @@ absl::string_view DataTypeName(DataType type) {
 absl::StatusOr<Hdf5Contents> ReadHdf5Layout(FileSystem& fs, const std::string& path,
                                             const Hdf5Request& request) {
   Hdf5Contents contents;
-  // First through our own interface: it refuses what is not a regular file.
   LORSA_ASSIGN_OR_RETURN(contents.file, fs.OpenForRead(path));
   const Hdf5Lock lock;
-  LORSA_ASSIGN_OR_RETURN(const Hdf5Handle file, OpenFile(path));
+  LORSA_ASSIGN_OR_RETURN(const Hdf5Handle file, OpenFile(*contents.file, path));
   LORSA_RETURN_IF_ERROR(CheckRootGroup(file.get(), path, request.max_root_entries));
   for (const std::string& name : request.datasets) {
     LORSA_RETURN_IF_ERROR(CheckLinked(file.get(), path, name));

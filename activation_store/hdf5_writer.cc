@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Hdf5Writer>> Hdf5Writer::Create(const std::string
   Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation.get(), false);
   writer->file_ =
-      Hdf5Handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose);
+      Hdf5Handle(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()), H5Fclose);
   if (!writer->file_.ok()) return writer->Failed("create");
   return writer;
 }

@@ -19,8 +19,9 @@ namespace lorsa::store {
 // One thread at a time. The same calls give the same bytes: the file holds no times.
 class Hdf5Writer {
  public:
-  // Creates or truncates. RESOURCE_EXHAUSTED for no space and the like, as far as errno tells,
-  // else INTERNAL, here and in every other method.
+  // Creates the file, which must not be there: a link planted in its place is not followed.
+  // RESOURCE_EXHAUSTED for no space and the like, as far as errno tells, else INTERNAL or
+  // UNAVAILABLE, here and in every other method.
   static absl::StatusOr<std::unique_ptr<Hdf5Writer>> Create(const std::string& path);
   // Closes without a word: the file is to be thrown away.
   ~Hdf5Writer();

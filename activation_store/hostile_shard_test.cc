@@ -2,6 +2,7 @@
 // none makes the process read outside the file, follow a link or take memory that it only claims.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -139,6 +140,46 @@ TEST_F(HostileShardTest, VirtualAndCompactStorageAreRefused) {
   };
   Replace("mask", H5T_STD_U8LE, {kSequences, kContext}, make_virtual, /*write=*/false);
   ExpectRefused("'mask' is neither contiguous nor chunked");
+}
+
+// HDF5 would open the source files, here a FIFO that never answers, to tell how long such a dataset
+// is.
+TEST_F(HostileShardTest, TheSourcesOfAVirtualDatasetAreNotLookedFor) {
+  const std::string fifo = JoinPath(folder_, "fifo-0");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const auto make_virtual = [&](hid_t properties) {
+    const hsize_t dims[] = {0, kContext}, unlimited[] = {H5S_UNLIMITED, kContext};
+    const hsize_t start[] = {0, 0}, count[] = {H5S_UNLIMITED, 1}, block[] = {1, kContext};
+    Hdf5Handle space(H5Screate_simple(2, dims, unlimited), H5Sclose);
+    ASSERT_GE(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start, nullptr, count, block), 0);
+    const hsize_t source[] = {1, kContext};
+    Hdf5Handle source_space(H5Screate_simple(2, source, nullptr), H5Sclose);
+    const std::string pattern = JoinPath(folder_, "fifo-%b");
+    ASSERT_GE(H5Pset_virtual(properties, space.get(), pattern.c_str(), "mask", source_space.get()),
+              0);
+  };
+  Spoil([&](hid_t file) {
+    H5Ldelete(file, "mask", H5P_DEFAULT);
+    const hsize_t dims[] = {0, kContext}, unlimited[] = {H5S_UNLIMITED, kContext};
+    Hdf5Handle space(H5Screate_simple(2, dims, unlimited), H5Sclose);
+    Hdf5Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    make_virtual(properties.get());
+    Hdf5Handle dataset(H5Dcreate2(file, "mask", H5T_STD_U8LE, space.get(), H5P_DEFAULT,
+                                  properties.get(), H5P_DEFAULT),
+                       H5Dclose);
+    ASSERT_TRUE(dataset.ok()) << Hdf5Reason();
+  });
+  ExpectRefused("'mask' is neither contiguous nor chunked");
+}
+
+TEST_F(HostileShardTest, WhatIsWrittenBesideTheShardsFollowsNoLink) {
+  const std::string outside = JoinPath(folder_, "outside");
+  WriteBytes(outside, "precious");
+  ASSERT_EQ(symlink("outside", JoinPath(folder_, "checksums.h5.tmp").c_str()), 0);
+  ASSERT_EQ(symlink("outside", JoinPath(folder_, "manifest.json.tmp").c_str()), 0);
+  const absl::Status status = SealSet(fs_, folder_, kTestNow, nullptr).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("manifest.json.tmp"));
+  EXPECT_EQ(ReadBytes(outside), "precious");
 }
 
 TEST_F(HostileShardTest, AUserBlockIsRefused) {

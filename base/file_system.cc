@@ -7,110 +7,20 @@
 #include "base/file_system.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "base/path_at.h"
 #include "base/status_macros.h"
 
 namespace lorsa {
 namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  int get() const { return fd_; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
-class PosixWritableFile final : public WritableFile {
- public:
-  PosixWritableFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-
-  absl::Status Append(absl::string_view data) override {
-    while (!data.empty()) {
-      const ssize_t n = ::write(fd_.get(), data.data(), data.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return ErrnoStatus(errno, "write", path_);
-      data.remove_prefix(static_cast<size_t>(n));
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Sync() override {
-    if (::fsync(fd_.get()) != 0) return ErrnoStatus(errno, "fsync", path_);
-    return absl::OkStatus();
-  }
-  absl::Status Close() override {
-    if (::close(fd_.Release()) != 0) return ErrnoStatus(errno, "close", path_);
-    return absl::OkStatus();
-  }
-
- private:
-  Descriptor fd_;
-  std::string path_;
-};
-
-class PosixReadableFile final : public ReadableFile {
- public:
-  PosixReadableFile(int fd, std::string path, uint64_t size)
-      : fd_(fd), path_(std::move(path)), size_(size) {}
-
-  absl::Status ReadAt(uint64_t offset, absl::Span<char> out) const override {
-    while (!out.empty()) {
-      const ssize_t n = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return ErrnoStatus(errno, "read", path_);
-      if (n == 0) {
-        return absl::OutOfRangeError(absl::StrCat("read ", path_, ": the file ends at byte ",
-                                                  offset, ", ", out.size(), " bytes early"));
-      }
-      offset += static_cast<uint64_t>(n);
-      out.remove_prefix(static_cast<size_t>(n));
-    }
-    return absl::OkStatus();
-  }
-  uint64_t size() const override { return size_; }
-
- private:
-  Descriptor fd_;
-  std::string path_;
-  uint64_t size_;
-};
-
-// The descriptor of a regular file. O_NONBLOCK: a FIFO planted under this name must not hang us
-// before the type check.
-absl::StatusOr<Descriptor> OpenRegular(const std::string& path, int flags, mode_t mode,
-                                       struct stat& info) {
-  Descriptor fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
-  if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
-  if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "stat", path);
-  if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat("open ", path, ": not a regular file"));
-  }
-  return fd;
-}
-
-absl::Status SyncPath(const std::string& path, int flags) {
-  Descriptor fd(::open(path.c_str(), flags | O_CLOEXEC));
-  if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
-  if (::fsync(fd.get()) != 0) return ErrnoStatus(errno, "fsync", path);
-  return absl::OkStatus();
-}
+// Where the system finds a path.
+PathAt Plain(const std::string& path) { return {.folder = AT_FDCWD, .name = path, .path = path}; }
 
 absl::Status WriteAndSync(FileSystem& fs, const std::string& path, absl::string_view contents,
                           mode_t mode) {
@@ -124,38 +34,27 @@ absl::Status WriteAndSync(FileSystem& fs, const std::string& path, absl::string_
 
 absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::Create(const std::string& path,
                                                                       mode_t mode) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-  if (fd < 0) return ErrnoStatus(errno, "create", path);
-  return std::make_unique<PosixWritableFile>(fd, path);
+  return CreateAt(Plain(path), mode);
 }
 
 absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::OpenForAppend(
     const std::string& path, mode_t mode) {
-  struct stat info;
-  LORSA_ASSIGN_OR_RETURN(Descriptor fd,
-                         OpenRegular(path, O_WRONLY | O_CREAT | O_APPEND, mode, info));
-  return std::make_unique<PosixWritableFile>(fd.Release(), path);
+  return OpenForAppendAt(Plain(path), mode);
 }
 
 absl::StatusOr<std::unique_ptr<ReadableFile>> PosixFileSystem::OpenForRead(
     const std::string& path) {
-  struct stat info;
-  LORSA_ASSIGN_OR_RETURN(Descriptor fd, OpenRegular(path, O_RDONLY, 0, info));
-  return std::make_unique<PosixReadableFile>(fd.Release(), path,
-                                             static_cast<uint64_t>(info.st_size));
+  return OpenForReadAt(Plain(path));
 }
 
-absl::Status PosixFileSystem::SyncFile(const std::string& path) { return SyncPath(path, O_RDONLY); }
+absl::Status PosixFileSystem::SyncFile(const std::string& path) { return SyncFileAt(Plain(path)); }
 
 absl::Status PosixFileSystem::SyncDirectory(const std::string& path) {
-  return SyncPath(path, O_RDONLY | O_DIRECTORY);
+  return SyncDirectoryAt(Plain(path));
 }
 
 absl::Status PosixFileSystem::Rename(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) {
-    return ErrnoStatus(errno, "rename", absl::StrCat(from, " to ", to));
-  }
-  return absl::OkStatus();
+  return RenameAt(Plain(from), Plain(to));
 }
 
 absl::Status PosixFileSystem::CreateDirectories(const std::string& path) {
@@ -165,41 +64,22 @@ absl::Status PosixFileSystem::CreateDirectories(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status PosixFileSystem::Remove(const std::string& path) {
-  if (::unlink(path.c_str()) != 0) return ErrnoStatus(errno, "remove", path);
-  return absl::OkStatus();
-}
+absl::Status PosixFileSystem::Remove(const std::string& path) { return RemoveAt(Plain(path)); }
 
 absl::Status PosixFileSystem::RemoveAll(const std::string& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) return ErrnoStatus(error.value(), "remove folder", path);
-  return absl::OkStatus();
+  return RemoveAllAt(Plain(path));
 }
 
 absl::StatusOr<bool> PosixFileSystem::Exists(const std::string& path) {
-  struct stat info;
-  if (::lstat(path.c_str(), &info) == 0) return true;
-  if (errno == ENOENT || errno == ENOTDIR) return false;
-  return ErrnoStatus(errno, "stat", path);
+  return ExistsAt(Plain(path));
 }
 
 absl::StatusOr<std::vector<std::string>> PosixFileSystem::List(const std::string& path) {
-  std::error_code error;
-  std::filesystem::directory_iterator entry(path, error);
-  std::vector<std::string> names;
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  if (error) return ErrnoStatus(error.value(), "list", path);
-  std::sort(names.begin(), names.end());
-  return names;
+  return ListAt(Plain(path));
 }
 
 absl::StatusOr<uint64_t> PosixFileSystem::FreeBytes(const std::string& path) {
-  struct statvfs info;
-  if (::statvfs(path.c_str(), &info) != 0) return ErrnoStatus(errno, "statvfs", path);
-  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+  return FreeBytesAt(Plain(path));
 }
 
 absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,

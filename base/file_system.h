@@ -46,7 +46,7 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // Creates or truncates. The descriptor is close-on-exec, as every descriptor here.
+  // Creates or truncates a regular file, as OpenForAppend. Descriptors here are close-on-exec.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
                                                                mode_t mode = 0644) = 0;
   // Goes on after the last byte of a regular file, created empty if absent. A symbolic link in the

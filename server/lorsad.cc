@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "activation_store/manifest.h"
 #include "base/machine_memory.h"
+#include "base/rooted_file_system.h"
 #include "base/status_macros.h"
 
 namespace lorsa::server {
@@ -31,6 +32,18 @@ constexpr auto kCallsDeadline = std::chrono::seconds(3);
 std::string ProgramFolder() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+// Where the server reads and writes: its data folder, and what was named to it as it was named,
+// which may be a link, and with links resolved, as paths of sets are stored.
+std::vector<std::string> FoldersOf(const LorsadOptions& options, const DataLayout& layout,
+                                   const ActivationRoots& roots) {
+  std::vector<std::string> folders = roots.roots();
+  folders.insert(folders.end(), {layout.root(), layout.SetsFolder()});
+  for (const std::string& root : options.activation_roots) {
+    folders.push_back(std::filesystem::absolute(root).string());
+  }
+  return folders;
 }
 
 ServerDescription Describe(const LorsadOptions& options, const ActivationRoots& roots,
@@ -96,10 +109,10 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
 }
 
 absl::StatusOr<std::unique_ptr<Lorsad>> Lorsad::Start(const LorsadOptions& options) {
-  auto fs = std::make_unique<PosixFileSystem>();
+  PosixFileSystem fs;
   LORSA_ASSIGN_OR_RETURN(const ListenAddress wanted, ParseListenAddress(options.listen));
-  LORSA_ASSIGN_OR_RETURN(Foundation foundation, Prepare(*fs, options));  // 1, 2
-  std::unique_ptr<Lorsad> lorsad(new Lorsad(options, std::move(fs), std::move(foundation)));
+  LORSA_ASSIGN_OR_RETURN(Foundation foundation, Prepare(fs, options));  // 1, 2
+  std::unique_ptr<Lorsad> lorsad(new Lorsad(options, std::move(foundation)));
   LORSA_RETURN_IF_ERROR(lorsad->Listen(wanted));  // 3
   LORSA_RETURN_IF_ERROR(WriteFileAtomically(*lorsad->fs_, lorsad->layout_.EndpointFile(),
                                             lorsad->address_ + "\n"));  // 4
@@ -108,9 +121,10 @@ absl::StatusOr<std::unique_ptr<Lorsad>> Lorsad::Start(const LorsadOptions& optio
   return lorsad;
 }
 
-Lorsad::Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Foundation foundation)
+Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
     : options_(options),
-      fs_(std::move(fs)),
+      fs_(std::make_unique<RootedFileSystem>(
+          FoldersOf(options, foundation.layout, foundation.roots))),
       layout_(foundation.layout),
       lock_(std::move(foundation.lock)),
       catalog_(std::move(foundation.catalog)),

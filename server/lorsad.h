@@ -72,7 +72,7 @@ class Lorsad {
   };
   static absl::StatusOr<Foundation> Prepare(FileSystem& fs, const LorsadOptions& options);
 
-  Lorsad(const LorsadOptions& options, std::unique_ptr<FileSystem> fs, Foundation foundation);
+  Lorsad(const LorsadOptions& options, Foundation foundation);
   absl::Status Listen(const ListenAddress& wanted);
   void Configure(grpc::ServerBuilder& builder) const;
   void BeginWork();             // 5
