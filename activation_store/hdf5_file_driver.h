@@ -7,11 +7,39 @@
 
 namespace lorsa::store {
 
-// File access properties of which H5Fopen, whatever name it is given, reads `file` and nothing
-// else: what was checked when it was opened is what is read, and other files that an HDF5 file
-// names (of external links, virtual datasets) are not found. Read only. `file` outlives the
-// properties and what is opened with them. Under an Hdf5Lock, as is all that is done with it.
-Hdf5Handle AccessThrough(const ReadableFile& file);
+// A file as HDF5 sees it. Under an Hdf5Lock, as is all that is done with it.
+class Hdf5Source {
+ public:
+  // `file` outlives this.
+  explicit Hdf5Source(const ReadableFile& file) : file_(file) {}
+  Hdf5Source(const Hdf5Source&) = delete;
+  Hdf5Source& operator=(const Hdf5Source&) = delete;
+
+  // File access properties with which H5Fopen, whatever name it is given, reads this file and
+  // nothing else: what was checked when it was opened is what is read, and other files that an HDF5
+  // file names (of external links, of virtual datasets) are not found. Read only. The source
+  // outlives what is opened with them.
+  Hdf5Handle Access();
+
+  // Where in the file the library reads the raw data that `read` asks it for, which is not read
+  // then. HADDR_UNDEF if it reads none. The one way by which HDF5 1.10 tells where a chunk is
+  // without going through all of them.
+  template <typename Read>
+  haddr_t Locate(const Read& read) {
+    located_ = HADDR_UNDEF;
+    locating_ = true;
+    read();
+    locating_ = false;
+    return located_;
+  }
+
+ private:
+  friend struct Hdf5SourceDriver;
+
+  const ReadableFile& file_;
+  bool locating_ = false;
+  haddr_t located_ = HADDR_UNDEF;
+};
 
 }  // namespace lorsa::store
 

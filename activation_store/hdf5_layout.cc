@@ -1,6 +1,7 @@
 #include "activation_store/hdf5_layout.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,8 +59,9 @@ std::optional<DataType> RecogniseType(hid_t type) {
 // Reads the layout of one open dataset. Every method runs under an Hdf5Lock.
 class LayoutReader {
  public:
-  LayoutReader(const std::string& path, const std::string& name, uint64_t file_bytes)
-      : path_(path), name_(name), file_bytes_(file_bytes) {}
+  LayoutReader(const std::string& path, const std::string& name, uint64_t file_bytes,
+               Hdf5Source& source)
+      : path_(path), name_(name), file_bytes_(file_bytes), source_(source) {}
 
   absl::StatusOr<DatasetLayout> Read(hid_t file) {
     dataset_ = Hdf5Handle(H5Dopen2(file, name_.c_str(), H5P_DEFAULT), H5Dclose);
@@ -144,10 +146,7 @@ class LayoutReader {
       return Damaged("has an unreadable chunk index: ", Hdf5Reason());
     }
     if (allocated != layout_.chunks.size()) return NeverWritten();
-    for (hsize_t i = 0; i < allocated; ++i) LORSA_RETURN_IF_ERROR(ReadChunk(i));
-    for (const StoredChunk& chunk : layout_.chunks) {
-      if (chunk.bytes == 0) return NeverWritten();  // so another chunk came twice
-    }
+    for (size_t i = 0; i < layout_.chunks.size(); ++i) LORSA_RETURN_IF_ERROR(ReadChunk(i));
     return absl::OkStatus();
   }
 
@@ -203,28 +202,35 @@ class LayoutReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadChunk(hsize_t number) {
+  // `index`: in the row-major grid of chunks. H5Dget_chunk_info would walk through all chunks for
+  // each.
+  absl::Status ReadChunk(size_t index) {
     hsize_t at[kMaxRank];
-    unsigned skipped = 0;
-    haddr_t address = HADDR_UNDEF;
-    hsize_t bytes = 0;
-    if (H5Dget_chunk_info(dataset_.get(), space_.get(), number, at, &skipped, &address, &bytes) <
-        0) {
-      return Damaged("has an unreadable chunk index: ", Hdf5Reason());
-    }
-    if (address == HADDR_UNDEF) return NeverWritten();
-    uint64_t index = 0;  // in the row-major grid of chunks
-    for (size_t i = 0; i < layout_.dims.size(); ++i) {
-      if (at[i] >= layout_.dims[i]) return Damaged("has a chunk outside its shape");
+    size_t rest = index;
+    for (size_t i = layout_.dims.size(); i-- > 0;) {
       const uint64_t along = (layout_.dims[i] - 1) / layout_.chunk_dims[i] + 1;
-      index = index * along + at[i] / layout_.chunk_dims[i];
+      at[i] = rest % along * layout_.chunk_dims[i];
+      rest /= along;
     }
+    StoredChunk& chunk = layout_.chunks[index];
+    hsize_t bytes = 0;
+    if (H5Dget_chunk_storage_size(dataset_.get(), at, &bytes) < 0) return NeverWritten();
+    chunk.bytes = bytes;
     // A filter may enlarge what it cannot compress, but not by more than this.
     const uint64_t max_bytes = chunk_bytes_ + chunk_bytes_ / 64 + 4096;
     const bool sized = layout_.filters.empty() ? bytes == chunk_bytes_ : bytes <= max_bytes;
     if (bytes == 0 || !sized) return Damaged("has a chunk of impossible size (", bytes, " bytes)");
-    layout_.chunks[index] = {.offset = address, .bytes = bytes, .skipped_filters = skipped};
-    return CheckInsideFile(layout_.chunks[index]);
+    if (bytes > buffer_bytes_) {
+      buffer_.reset(new char[bytes]);  // Not touched: no memory is behind it.
+      buffer_bytes_ = bytes;
+    }
+    chunk.offset = source_.Locate([&] {
+      H5Dread_chunk(dataset_.get(), H5P_DEFAULT, at, &chunk.skipped_filters, buffer_.get());
+    });
+    if (chunk.offset == HADDR_UNDEF) {
+      return Damaged("has an unreadable chunk index: ", Hdf5Reason());
+    }
+    return CheckInsideFile(chunk);
   }
 
   absl::Status CheckInsideFile(const StoredChunk& chunk) const {
@@ -242,15 +248,19 @@ class LayoutReader {
   const std::string& path_;
   const std::string& name_;
   const uint64_t file_bytes_;
+  Hdf5Source& source_;
   Hdf5Handle dataset_, properties_, space_;
   bool chunked_ = false;
   uint64_t dataset_bytes_ = 0;
   uint64_t chunk_bytes_ = 0;  // decoded
+  // What HDF5 believes to read chunks into.
+  std::unique_ptr<char[]> buffer_;
+  uint64_t buffer_bytes_ = 0;
   DatasetLayout layout_;
 };
 
-absl::StatusOr<Hdf5Handle> OpenFile(const ReadableFile& opened, const std::string& path) {
-  const Hdf5Handle access = AccessThrough(opened);
+absl::StatusOr<Hdf5Handle> OpenFile(Hdf5Source& source, const std::string& path) {
+  const Hdf5Handle access = source.Access();
   Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
   if (!file.ok()) {
     return DamagedFile(path, absl::StrCat("not a readable HDF5 file: ", Hdf5Reason()));
@@ -374,11 +384,12 @@ absl::StatusOr<Hdf5Contents> ReadHdf5Layout(FileSystem& fs, const std::string& p
   Hdf5Contents contents;
   LORSA_ASSIGN_OR_RETURN(contents.file, fs.OpenForRead(path));
   const Hdf5Lock lock;
-  LORSA_ASSIGN_OR_RETURN(const Hdf5Handle file, OpenFile(*contents.file, path));
+  Hdf5Source source(*contents.file);
+  LORSA_ASSIGN_OR_RETURN(const Hdf5Handle file, OpenFile(source, path));
   LORSA_RETURN_IF_ERROR(CheckRootGroup(file.get(), path, request.max_root_entries));
   for (const std::string& name : request.datasets) {
     LORSA_RETURN_IF_ERROR(CheckLinked(file.get(), path, name));
-    LayoutReader reader(path, name, contents.file->size());
+    LayoutReader reader(path, name, contents.file->size(), source);
     LORSA_ASSIGN_OR_RETURN(contents.datasets[name], reader.Read(file.get()));
   }
   if (!request.string_attribute.empty()) {
