@@ -15,6 +15,7 @@ from lorsa.client import Client, Job
 from lorsa.track import follow
 from lorsa.track.command import main
 from mlflow import MlflowClient
+from pages import code_of, run_shell
 from service import Service
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -157,3 +158,12 @@ def test_what_a_tracker_cannot_do_is_said(
     assert track(service, "--to", "neptune:x") == 1
     assert "is not tensorboard:DIR" in capsys.readouterr().err
     assert main(["nowhere", "--server", service.address, "--to", f"tensorboard:{tmp_path}"]) == 1
+
+
+def test_the_page_of_trackers(service: Service, job: Job, tmp_path: pathlib.Path) -> None:
+    (code,) = code_of("trackers.md", "bash")
+    assert code.count("lorsa-track demo") == 3
+    run_shell(code.replace("lorsa-track demo", "lorsa-track done"), tmp_path, service.address)
+    check(in_tensorboard(tmp_path / "runs" / "done"), job)
+    assert (tmp_path / "mlflow.db").exists()
+    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))

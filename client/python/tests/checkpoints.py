@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -83,3 +85,46 @@ def seal(folder: Path) -> None:
         "format_version": 1,
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+_ORIGINAL = {
+    "device": "cuda",
+    "dtype": "torch.float32",
+    "virtual_kv_num": 0,
+    "use_z_relu": False,
+    "layer": 3,
+    "model_name": "EleutherAI/pythia-160m",
+    "mode": "top_k",
+    "positional_embedding_type": "rotary",
+    "rotary_scale": 1,
+    "d_ov_head": 1,
+}
+
+
+def write_original(folder: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A folder of the paper's own code with a golden file's parameters; what that file is about,
+    and its tensors.
+    """
+    about, tensors, parameters = golden("pythia_partial_rope")
+    root = math.sqrt(about["d_model"])
+    config = _ORIGINAL | {
+        "d_qk_head": about["d_qk"],
+        "n_qk_heads": about["n_qk"],
+        "n_ov_heads": about["n_ov"],
+        "n_ctx": about["n_ctx"],
+        "top_k": about["k"],
+        "avg_norm": {"in": root / 4.0, "out": root / 0.5},
+        "d_model": about["d_model"],
+        "attn_scale": about["attn_scale"],
+        "rotary_dim": about["rotary_dim"],
+        "rotary_base": int(about["rotary_base"]),
+        "rotary_adjacent_pairs": about["adjacent"],
+    }
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    theirs = dict(parameters)
+    theirs |= {"W_V": theirs["W_V"][:, :, None], "W_O": theirs["W_O"][:, None, :]}
+    theirs |= {"b_V": theirs["b_V"][:, None], "b_O": theirs.pop("b_D")}
+    theirs |= {"mask": torch.ones(4, 4, dtype=torch.bool), "IGNORE": torch.tensor(-math.inf)}
+    save_file({k: v.contiguous() for k, v in theirs.items()}, folder / "final.safetensors")
+    return about, tensors

@@ -14,7 +14,14 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import FIXTURES, GOLDEN_NAMES, golden, golden_config, write_checkpoint
+from checkpoints import (
+    FIXTURES,
+    GOLDEN_NAMES,
+    golden,
+    golden_config,
+    write_checkpoint,
+    write_original,
+)
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -194,50 +201,10 @@ def test_what_a_checkpoint_cannot_express_is_named(
 
 # --- The paper's own code. ---
 
-ORIGINAL = {
-    "device": "cuda",
-    "dtype": "torch.float32",
-    "virtual_kv_num": 0,
-    "use_z_relu": False,
-    "layer": 3,
-    "model_name": "EleutherAI/pythia-160m",
-    "mode": "top_k",
-    "positional_embedding_type": "rotary",
-    "rotary_scale": 1,
-    "d_ov_head": 1,
-}
-
-
-def _write_original(folder: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A folder of theirs with a golden file's parameters; returns what that is about."""
-    about, tensors, parameters = golden("pythia_partial_rope")
-    root = math.sqrt(about["d_model"])
-    config = ORIGINAL | {
-        "d_qk_head": about["d_qk"],
-        "n_qk_heads": about["n_qk"],
-        "n_ov_heads": about["n_ov"],
-        "n_ctx": about["n_ctx"],
-        "top_k": about["k"],
-        "avg_norm": {"in": root / 4.0, "out": root / 0.5},
-        "d_model": about["d_model"],
-        "attn_scale": about["attn_scale"],
-        "rotary_dim": about["rotary_dim"],
-        "rotary_base": int(about["rotary_base"]),
-        "rotary_adjacent_pairs": about["adjacent"],
-    }
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config | changes))
-    theirs = dict(parameters)
-    theirs |= {"W_V": theirs["W_V"][:, :, None], "W_O": theirs["W_O"][:, None, :]}
-    theirs |= {"b_V": theirs["b_V"][:, None], "b_O": theirs.pop("b_D")}
-    theirs |= {"mask": torch.ones(4, 4, dtype=torch.bool), "IGNORE": torch.tensor(-math.inf)}
-    save_file({k: v.contiguous() for k, v in theirs.items()}, folder / "final.safetensors")
-    return about, tensors
-
 
 @pytest.mark.parametrize(("use_z_relu", "suffix"), [(False, "_signed"), (True, "")])
 def test_the_papers_own_checkpoint_is_read(use_z_relu: bool, suffix: str, tmp_path: Path) -> None:
-    _, tensors = _write_original(tmp_path / "theirs", use_z_relu=use_z_relu)
+    _, tensors = write_original(tmp_path / "theirs", use_z_relu=use_z_relu)
     _run("from-original", tmp_path / "theirs", tmp_path / "ours")
     lorsa = Lorsa.load(tmp_path / "ours")
     assert _close(lorsa(tensors["x"] / 4), tensors["recon" + suffix] / 0.5)
@@ -257,7 +224,7 @@ def test_the_papers_own_checkpoint_is_read(use_z_relu: bool, suffix: str, tmp_pa
 def test_what_the_papers_code_has_more_is_named(
     changes: dict[str, Any], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _write_original(tmp_path / "theirs", **changes)
+    write_original(tmp_path / "theirs", **changes)
     assert main(["from-original", str(tmp_path / "theirs"), str(tmp_path / "ours")]) == 1
     assert named in capsys.readouterr().err
 
@@ -265,7 +232,7 @@ def test_what_the_papers_code_has_more_is_named(
 def test_a_pickle_is_refused_with_the_way_to_convert_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _write_original(tmp_path / "theirs")
+    write_original(tmp_path / "theirs")
     weights = tmp_path / "theirs" / "final.safetensors"
     torch.save(load_file(weights), weights.with_suffix(".pth"))
     weights.unlink()

@@ -202,7 +202,7 @@ def _find_hooks(cache: Path) -> HookPoints:
     if not cache.is_dir():
         raise LorsaError(f"{cache} is not a folder.")
     names = sorted(each.name for each in cache.iterdir() if each.is_dir())
-    inputs = [name for name in names if name.endswith(".ln1.hook_normalized")]
+    inputs = [name for name in names if name.endswith((".ln1.hook_normalized", ".attn.input"))]
     outputs = [name for name in names if name.endswith(".hook_attn_out")]
     if len(inputs) != 1 or len(outputs) != 1:
         raise LorsaError(
