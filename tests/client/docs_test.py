@@ -63,6 +63,7 @@ def test_the_pages_of_the_notebook_and_of_pytorch(
     assert (folder / "lorsa-l12" / "lorsa.safetensors").exists()
     assert "INVALID_FIELDS" in capsys.readouterr().out
     assert names["ablated"].shape == names["logits"].shape
+    assert len(lorsa.ActivationSet(folder / "sets/part")) == 16
 
 
 def test_the_page_of_formats(service: Service) -> None:

@@ -3,6 +3,8 @@
     lorsa.Client          a connection to lorsad; lorsa.aio.Client for asyncio
     lorsa.show_progress   a bar in a terminal, a curve in a notebook
     lorsa.ActivationSet   reads a sealed activation set (docs/activation_format.md)
+    lorsa.SequenceDataset its training or held-out batches for torch, in the server's order
+    lorsa.SetWriter       writes a set of lorsa.Sequences, as its lorsa.Description says
     lorsa.Lorsa           a trained Lorsa as a torch module
     lorsa.evaluate        its metrics on the held-out sequences of a set
     lorsa.replace_attention   a Lorsa in the place of a model's attention layer
@@ -24,14 +26,22 @@ if TYPE_CHECKING:
     from lorsa.evaluation import evaluate as evaluate
     from lorsa.intervention import downstream_loss as downstream_loss
     from lorsa.intervention import replace_attention as replace_attention
+    from lorsa.manifest import Description as Description
     from lorsa.model import Lorsa as Lorsa
+    from lorsa.sequence_dataset import SequenceDataset as SequenceDataset
+    from lorsa.set_writer import SetWriter as SetWriter
+    from lorsa.shards import Sequences as Sequences
 
 __version__ = "0.1.0"
 
 _MODULE_OF = {
     "ActivationSet": "lorsa.activation_set",
     "Client": "lorsa.client",
+    "Description": "lorsa.manifest",
     "Lorsa": "lorsa.model",
+    "SequenceDataset": "lorsa.sequence_dataset",
+    "Sequences": "lorsa.shards",
+    "SetWriter": "lorsa.set_writer",
     "downstream_loss": "lorsa.intervention",
     "evaluate": "lorsa.evaluation",
     "replace_attention": "lorsa.intervention",
@@ -41,7 +51,11 @@ _MODULE_OF = {
 __all__ = [
     "ActivationSet",
     "Client",
+    "Description",
     "Lorsa",
+    "SequenceDataset",
+    "Sequences",
+    "SetWriter",
     "__version__",
     "aio",
     "downstream_loss",

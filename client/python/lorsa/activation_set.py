@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
@@ -10,21 +9,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from lorsa.element_types import to_float32
 from lorsa.errors import LorsaError
 from lorsa.manifest import Manifest
 from lorsa.sequence_order import SequenceOrder
-from lorsa.shards import RawSequences, ShardReader
-
-
-@dataclass(frozen=True)
-class Sequences:
-    """Some sequences of a set, as numbers."""
-
-    mhsa_input: NDArray[np.float32]  # [sequences, context, d_model]
-    mhsa_output: NDArray[np.float32]  # [sequences, context, d_model]
-    tokens: NDArray[np.int32]  # [sequences, context]
-    mask: NDArray[np.bool_]  # [sequences, context]; True = a target that counts
+from lorsa.shards import RawSequences, Sequences, ShardReader
 
 
 class ActivationSet:
@@ -80,17 +68,10 @@ class ActivationSet:
 
     def read(self, start: int, count: int = 1) -> Sequences:
         """Sequences [start, start + count), as fp32."""
-        raw = self.read_raw(start, count)
-        element_type = self.manifest.description.element_type
-        return Sequences(
-            mhsa_input=to_float32(raw.mhsa_input, element_type),
-            mhsa_output=to_float32(raw.mhsa_output, element_type),
-            tokens=raw.tokens,
-            mask=raw.mask.astype(bool),
-        )
+        return self.read_raw(start, count).numbers(self.manifest.description.element_type)
 
     def read_raw(self, start: int, count: int = 1) -> RawSequences:
-        """Sequences [start, start + count), as the set stores them."""
+        """Sequences [start, start + count), as the set stores them; see shards.py on memory."""
         if not 0 <= start < start + count <= len(self):
             raise IndexError(f"[{start}, {start + count}) is not within [0, {len(self)})")
         parts = []

@@ -40,3 +40,16 @@ def to_float32(bits: Bits, element_type: str) -> NDArray[np.float32]:
     if element_type == "fp16":
         return bits.view(np.float16).astype(np.float32)
     return bits.view(np.float32)
+
+
+def from_float32(values: NDArray[np.float32], element_type: str) -> Bits:
+    """The bits of the nearest numbers (ties to even); NaN stays NaN, what is too large is Inf."""
+    bits: NDArray[np.uint32] = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    if element_type == "bf16":
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        quiet = (bits >> 16) | 0x40  # rounding could make a NaN an Inf
+        return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
+    if element_type == "fp16":
+        with np.errstate(over="ignore"):
+            return values.astype(np.float16).view(np.uint16)
+    return bits

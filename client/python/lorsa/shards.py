@@ -1,4 +1,8 @@
-"""Reads shards: HDF5 files of activations (docs/activation_format.md)."""
+"""Reads shards: HDF5 files of activations (docs/activation_format.md).
+
+Datasets that lie in one piece are mapped into memory, copy-on-write: reading them copies nothing,
+and what was read stays valid after the shard is closed. HDF5 reads the others.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from lorsa.element_types import Bits, bits_dtype, file_type, to_float32
+from lorsa.element_types import Bits, bits_dtype, file_type, from_float32, to_float32
 from lorsa.errors import LorsaError
 from lorsa.manifest import Description
 
@@ -21,6 +25,28 @@ TOKEN_TYPE = h5py.h5t.STD_I32LE
 MASK_TYPE = h5py.h5t.STD_U8LE
 ACTIVATIONS = ("mhsa_input", "mhsa_output")
 MAX_ROOT_ENTRIES = 64
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Some sequences of a set, as numbers."""
+
+    mhsa_input: NDArray[np.float32]  # [sequences, context, d_model]
+    mhsa_output: NDArray[np.float32]  # [sequences, context, d_model]
+    tokens: NDArray[np.int32]  # [sequences, context]
+    mask: NDArray[np.bool_]  # [sequences, context]; True = a target that counts
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def raw(self, element_type: str) -> RawSequences:
+        """These with activations rounded to bf16, fp16 or fp32."""
+        return RawSequences(
+            mhsa_input=from_float32(self.mhsa_input, element_type),
+            mhsa_output=from_float32(self.mhsa_output, element_type),
+            tokens=self.tokens.astype(np.int32),
+            mask=self.mask.astype(np.uint8),
+        )
 
 
 @dataclass(frozen=True)
@@ -40,6 +66,15 @@ class RawSequences:
         rows = slice(start, start + count)
         return RawSequences(
             self.mhsa_input[rows], self.mhsa_output[rows], self.tokens[rows], self.mask[rows]
+        )
+
+    def numbers(self, element_type: str) -> Sequences:
+        """These as numbers; their memory where fp32 is stored."""
+        return Sequences(
+            mhsa_input=to_float32(self.mhsa_input, element_type),
+            mhsa_output=to_float32(self.mhsa_output, element_type),
+            tokens=self.tokens,
+            mask=self.mask.astype(bool),
         )
 
     def checksums(self) -> NDArray[np.uint64]:
@@ -83,6 +118,7 @@ class ShardReader:
             raise LorsaError(f"{path} cannot be read as HDF5: {error}.") from error
         try:
             self.sequences = self._check_layout(sequences)
+            self._mapped = {name: self._map(name) for name in self._dtypes()}
         except BaseException:
             self._file.close()
             raise
@@ -100,13 +136,14 @@ class ShardReader:
 
     def read(self, start: int, count: int) -> RawSequences:
         """Sequences [start, start + count)."""
-        bits = bits_dtype(self._about.element_type)
-        return RawSequences(
-            mhsa_input=self._read("mhsa_input", start, count, bits),
-            mhsa_output=self._read("mhsa_output", start, count, bits),
-            tokens=self._read("tokens", start, count, np.dtype(np.int32)),
-            mask=self._read("mask", start, count, np.dtype(np.uint8)),
-        )
+        parts = {}
+        for name, dtype in self._dtypes().items():
+            mapped = self._mapped[name]
+            if mapped is None:
+                parts[name] = self._read(name, start, count, dtype)
+            else:
+                parts[name] = mapped[start : start + count]
+        return RawSequences(**parts)
 
     def batches(self, count: int) -> Iterator[RawSequences]:
         """All sequences in order, at most `count` at a time."""
@@ -130,6 +167,21 @@ class ShardReader:
         if not np.isfinite(norms).all():
             raise LorsaError(f"{self._path}: {name} holds NaN or Inf.")
         return float(norms[targets].sum())
+
+    def _dtypes(self) -> dict[str, np.dtype[Any]]:
+        activations = dict.fromkeys(ACTIVATIONS, bits_dtype(self._about.element_type))
+        return {**activations, "tokens": np.dtype("<i4"), "mask": np.dtype("u1")}
+
+    def _map(self, name: str) -> NDArray[Any] | None:
+        """A dataset as it lies in the file; None if it does not lie there in one piece."""
+        dataset = self._file[name].id
+        dtype = self._dtypes()[name]
+        offset = dataset.get_offset()
+        if offset is None or offset % dtype.itemsize or self._file.userblock_size:
+            return None
+        if offset + dataset.get_storage_size() > self._path.stat().st_size:
+            raise LorsaError(f"{self._path}: {name} ends beyond the end of the file.")
+        return np.asarray(np.memmap(self._path, dtype, "c", offset, dataset.shape))
 
     def _read(self, name: str, start: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         dataset = self._file[name].id

@@ -207,3 +207,15 @@ def test_the_bf16_type_is_what_h5py_reads_as_numbers(tmp_path: Path) -> None:
         bits = np.array([0x3F80, 0xC049], np.uint16)
         dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, bits, mtype=dataset.get_type())
         np.testing.assert_array_equal(file["x"][()], [1.0, -3.140625])
+
+
+def test_what_lies_in_one_piece_is_mapped(sealed: Path) -> None:
+    """Reading copies nothing, outlives the set, and a change reaches neither file nor reader."""
+    with ActivationSet(sealed) as activations:
+        first, again = activations.read_raw(3), activations.read_raw(3)
+    for name in ("mhsa_input", "mhsa_output", "tokens", "mask"):
+        assert np.shares_memory(getattr(first, name), getattr(again, name))
+    before = again.tokens.copy()
+    first.tokens[:] = 0
+    with ActivationSet(sealed) as activations:
+        np.testing.assert_array_equal(activations.read(3).tokens, before)
