@@ -16,6 +16,7 @@ import grpc
 import lorsa
 import numpy as np
 import pytest
+from cutting_proxy import CuttingProxy
 from finished_job import SPEC, service_with_finished_job
 from lorsa.client import Checkpoint, Client, Job, Patience, asynchronous, blocking
 from lorsa.client.download import FileTransfer
@@ -73,13 +74,23 @@ def test_a_job_is_submitted_from_a_dict_a_message_and_files(
     (tmp_path / "spec.json").write_text(json.dumps(SPEC))
     (tmp_path / "spec.textproto").write_text(str(message))
     for spec in (SPEC, message, tmp_path / "spec.json", str(tmp_path / "spec.textproto")):
-        resolved = client.resolve(spec)
+        resolved = client.resolve(spec).spec
         assert (resolved.top_k, resolved.sequences_per_step) == (8, 4)
         assert resolved.learning_rate > 0, "defaults are filled in"
     with pytest.raises(LorsaError, match="no field named"):
         client.resolve(SPEC | {"topk": 3})
     with pytest.raises(LorsaError, match="is missing"):
         client.resolve(tmp_path / "nothing.json")
+
+
+def test_what_a_job_takes_is_told_before_it_is_queued(client: Client) -> None:
+    small, large = client.resolve(SPEC), client.resolve(SPEC | {"n_ov_heads": 64_000})
+    assert 0 < small.memory_bytes < large.memory_bytes
+    assert 0 < small.disk_bytes < large.disk_bytes
+    assert "weights" in small.memory_parts
+    assert small.seconds is not None, "a job like it has succeeded"
+    assert small.seconds > 0
+    assert [each.id for each in client.jobs()].count("done") == 1
 
 
 def test_a_finished_job_has_metrics_logs_and_checkpoints(client: Client) -> None:
@@ -162,11 +173,35 @@ def _listed(checkpoint: Checkpoint) -> dict[str, str]:
     return {file.name: file.sha256 for file in checkpoint.proto.files}
 
 
+def test_a_download_goes_on_through_a_network_that_breaks_twenty_times(
+    client: Client, tmp_path: pathlib.Path
+) -> None:
+    job = client.submit(SPEC | {"n_ov_heads": 32768, "tokens": 256})
+    assert job.wait(PATIENCE).state == "SUCCEEDED"
+    checkpoint = job.checkpoint("latest")
+    total = sum(file.size_bytes for file in checkpoint.proto.files)
+    chance = random.Random(5)
+    cuts = [chance.randint(100_000, 2_000_000) for _ in range(20)]
+    patience = Patience(0.05, 0.2, PATIENCE)
+    seen: list[int] = []
+    with (
+        CuttingProxy(client.address.server, cuts) as proxy,
+        Client(proxy.address, patience=patience) as through,
+    ):
+        found = through.job(job.id).checkpoint("latest")
+        found.download(tmp_path / "out", lambda done, of: seen.append(done))
+        assert proxy.cut == 20
+        assert proxy.uncut_bytes < 0.8 * total, "what had come before was not sent again"
+    assert _digests(tmp_path / "out") == _listed(checkpoint)
+    assert seen == sorted(set(seen))
+    assert seen[-1] == total
+
+
 class CutError(Exception):
     """What ends a download at a chosen byte."""
 
 
-def test_a_download_cut_twenty_times_resumes_to_the_same_bytes(
+def test_a_download_that_dies_twenty_times_resumes_to_the_same_bytes(
     client: Client, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each try is ended after a random number of bytes, in the middle of a chunk."""

@@ -8,6 +8,7 @@ from lorsa.client.blocking import ActivationSets, Checkpoint, Client, Job
 from lorsa.client.cursors import JobUpdate, Patience
 from lorsa.client.metric_table import MetricTable
 from lorsa.client.progress import show_progress
+from lorsa.client.records import ResolvedJob
 
 __all__ = [
     "ActivationSets",
@@ -17,5 +18,6 @@ __all__ = [
     "JobUpdate",
     "MetricTable",
     "Patience",
+    "ResolvedJob",
     "show_progress",
 ]

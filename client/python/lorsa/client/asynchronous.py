@@ -27,7 +27,7 @@ from lorsa.client.cursors import (
 from lorsa.client.download import Download
 from lorsa.client.errors import RpcError, from_grpc
 from lorsa.client.metric_table import MetricTable, metric_kind
-from lorsa.client.records import CheckpointRecord, JobRecord
+from lorsa.client.records import CheckpointRecord, JobRecord, ResolvedJob
 from lorsa.client.spec import Spec, create_job_request
 from lorsa.v1 import (
     activation_service_pb2,
@@ -36,7 +36,6 @@ from lorsa.v1 import (
     job_service_pb2,
     metric_service_pb2,
     server_info_service_pb2,
-    training_spec_pb2,
 )
 
 Item = TypeVar("Item")
@@ -103,11 +102,10 @@ class Client:
             self, await self.call(self.stubs.job.CreateJob, create_job_request(spec, job_id, False))
         )
 
-    async def resolve(self, spec: Spec) -> training_spec_pb2.TrainingSpec:
-        """The specification as a job would run it, every default filled in; nothing is queued."""
+    async def resolve(self, spec: Spec) -> ResolvedJob:
+        """What a job would run as and what it would take; nothing is queued."""
         request = create_job_request(spec, None, validate_only=True)
-        job: job_pb2.Job = await self.call(self.stubs.job.CreateJob, request)
-        return job.resolved_spec
+        return ResolvedJob.of(await self.call(self.stubs.job.CreateJob, request))
 
     async def job(self, job_id: str) -> Job:
         """A job by its id."""

@@ -25,7 +25,7 @@ from lorsa.client.cursors import (
 from lorsa.client.download import Download
 from lorsa.client.errors import RpcError, from_grpc
 from lorsa.client.metric_table import MetricTable, metric_kind
-from lorsa.client.records import CheckpointRecord, JobRecord
+from lorsa.client.records import CheckpointRecord, JobRecord, ResolvedJob
 from lorsa.client.spec import Spec, create_job_request
 from lorsa.v1 import (
     activation_service_pb2,
@@ -34,7 +34,6 @@ from lorsa.v1 import (
     job_service_pb2,
     metric_service_pb2,
     server_info_service_pb2,
-    training_spec_pb2,
 )
 
 Item = TypeVar("Item")
@@ -100,11 +99,10 @@ class Client:
             self, self.call(self.stubs.job.CreateJob, create_job_request(spec, job_id, False))
         )
 
-    def resolve(self, spec: Spec) -> training_spec_pb2.TrainingSpec:
-        """The specification as a job would run it, every default filled in; nothing is queued."""
+    def resolve(self, spec: Spec) -> ResolvedJob:
+        """What a job would run as and what it would take; nothing is queued."""
         request = create_job_request(spec, None, validate_only=True)
-        job: job_pb2.Job = self.call(self.stubs.job.CreateJob, request)
-        return job.resolved_spec
+        return ResolvedJob.of(self.call(self.stubs.job.CreateJob, request))
 
     def job(self, job_id: str) -> Job:
         """A job by its id."""

@@ -52,6 +52,7 @@ class JobCursor(Cursor[JobUpdate]):
     def __init__(self, name: str, after_revision: int) -> None:
         self._name = name
         self._revision = after_revision
+        self._newest = after_revision  # revision that the server is known to have
         self._is_first = True
 
     @property
@@ -65,6 +66,7 @@ class JobCursor(Cursor[JobUpdate]):
         kind = response.WhichOneof("item")
         if kind == "job":
             # Its state is that of the newest event, which may still be on its way.
+            self._newest = max(self._newest, response.job.revision)
             if response.job.revision <= self._revision:
                 self.ended = response.job.state in FINAL_STATES
             if self._is_first:
@@ -85,7 +87,8 @@ class JobCursor(Cursor[JobUpdate]):
                 "DATA_LOSS",
             )
         self._revision = event.revision
-        self.ended = event.to_state in FINAL_STATES
+        # A job that failed and was retried has a final state in its history.
+        self.ended = event.to_state in FINAL_STATES and event.revision >= self._newest
         yield event
 
 

@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lorsa.client.cursors import FINAL_STATES
-from lorsa.v1 import checkpoint_service_pb2, job_pb2
+from lorsa.v1 import checkpoint_service_pb2, job_pb2, training_spec_pb2
+
+
+@dataclass(frozen=True)
+class ResolvedJob:
+    """What a job would run as, and what it would take."""
+
+    spec: training_spec_pb2.TrainingSpec  # every default filled in
+    memory_bytes: int  # of all its processes together, at their peak
+    memory_parts: str  # what the memory is for, largest first
+    disk_bytes: int  # of the checkpoints that are kept at a time
+    seconds: float | None  # by jobs that ran on this server; None: there was none to go by
+
+    @staticmethod
+    def of(job: job_pb2.Job) -> ResolvedJob:
+        """From the answer to CreateJob with validate_only."""
+        estimate = job.estimate
+        return ResolvedJob(
+            spec=job.resolved_spec,
+            memory_bytes=estimate.memory_bytes,
+            memory_parts=estimate.memory_parts,
+            disk_bytes=estimate.disk_bytes,
+            seconds=estimate.seconds if estimate.HasField("seconds") else None,
+        )
 
 
 class JobRecord:
