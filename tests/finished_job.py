@@ -26,15 +26,18 @@ SPEC: dict[str, Any] = {
 
 
 @contextmanager
-def service_with_finished_job(folder: pathlib.Path) -> Iterator[Service]:
-    """Runs lorsad in `folder` with activationSets/set and the finished job `done`."""
+def service_with_finished_job(folder: pathlib.Path, **changes: Any) -> Iterator[Service]:
+    """Runs lorsad in `folder` with activationSets/set and the finished job `done`.
+
+    `changes` are to SPEC.
+    """
     service = Service(folder)
     write_set(service.sets / "set")
     try:
         service.start()
         with Client(service.address) as client:
             client.sets.register("set", service.sets / "set")
-            assert client.submit(SPEC, "done").wait(PATIENCE).state == "SUCCEEDED"
+            assert client.submit(SPEC | changes, "done").wait(PATIENCE).state == "SUCCEEDED"
         yield service
     finally:
         service.close()
