@@ -17,8 +17,10 @@ from llamascopium.models.lorsa import LorsaConfig, LowRankSparseAttention
 from lorsa import ActivationSet, Lorsa
 from lorsa.convert_command import main
 from lorsa.formats import llamascopium
+from lorsa.harvest.command import main as harvest
 from lorsa.manifest import TRANSFORMER_LENS
 from safetensors.torch import load_file, save_file
+from tiny_models import VOCABULARY, tokenizer, write_text
 from torch import Tensor
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.pretrained.weight_conversions import (
@@ -130,7 +132,12 @@ def test_the_golden_checkpoint_is_what_this_version_writes() -> None:
 
 # --- The two hook conventions, on a model run by transformers and by TransformerLens. ---
 
-SMALL = {"vocab_size": 50, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2}
+SMALL = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 48,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+}
 MODELS = {
     "llama": LlamaConfig(
         **SMALL, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32
@@ -162,7 +169,7 @@ def in_transformer_lens(family: str, model: Any) -> HookedTransformer:
             d_head=12,
             n_heads=4,
             n_key_value_heads=2 if is_llama else None,
-            d_vocab=50,
+            d_vocab=VOCABULARY,
             d_mlp=64,
             act_fn="silu" if is_llama else "gelu",
             gated_mlp=is_llama,
@@ -231,6 +238,26 @@ def test_a_lorsa_moves_between_transformers_and_transformer_lens(
     imported = ("--hooks", "transformer-lens", "--norm", norm_file)
     run("from-llamascopium", tmp_path / "theirs", tmp_path / "back", *imported)
     assert close(Lorsa.load(tmp_path / "back")(x), expected)
+
+
+@pytest.mark.parametrize("family", list(MODELS))
+def test_a_harvest_under_their_convention_is_what_transformer_lens_sees(
+    family: str, tmp_path: Path
+) -> None:
+    model = small_model(family)
+    model.save_pretrained(tmp_path / "model")
+    tokenizer().save_pretrained(tmp_path / "model")
+    text = write_text(tmp_path / "words.txt", 400)
+    arguments = ["--model", tmp_path / "model", "--layer", LAYER, "--text", text, "--dtype", "fp32"]
+    size = ["--context", 24, "--tokens", 96, "--out", tmp_path / "set"]
+    command = [str(each) for each in [*arguments, *size, "--hooks", "transformer-lens"]]
+    assert harvest(command) == 0
+    with ActivationSet(tmp_path / "set") as activations:
+        part = activations.read(0, 4)
+    tokens = torch.from_numpy(part.tokens).long()
+    _, cache = in_transformer_lens(family, model).run_with_cache(tokens)
+    assert torch.allclose(torch.from_numpy(part.mhsa_input), cache[INPUT], atol=1e-5)
+    assert torch.allclose(torch.from_numpy(part.mhsa_output), cache[OUTPUT], atol=1e-5)
 
 
 def _resized(value: Tensor, d_model: int) -> list[int]:

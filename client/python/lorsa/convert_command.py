@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lorsa.dates import utc_now
 from lorsa.errors import LorsaError
-from lorsa.manifest import TRANSFORMER_LENS, TRANSFORMERS
+from lorsa.manifest import HOOKS, TRANSFORMERS
 
 if TYPE_CHECKING:
     from lorsa.formats.llamascopium import HookPoints
-    from lorsa.formats.weights import InputNorm, LorsaWeights
+    from lorsa.formats.weights import LorsaWeights
+    from lorsa.input_norm import InputNorm
 
 _EXAMPLES = """\
 examples:
@@ -27,7 +28,6 @@ examples:
 
 What the other format cannot express is refused by name (docs/formats.md).
 """
-_HOOKS = {"transformers": TRANSFORMERS, "transformer-lens": TRANSFORMER_LENS}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +50,7 @@ def _to_llamascopium(parsed: argparse.Namespace) -> Iterable[str]:
 
     weights = LorsaWeights(*load_tensors(parsed.source))
     if parsed.hooks is not None:
-        weights = to_convention(weights, _HOOKS[parsed.hooks], _norm(parsed, weights))
+        weights = to_convention(weights, HOOKS[parsed.hooks], _norm(parsed, weights))
     llamascopium.export(weights, parsed.out, _hook_points(parsed))
     return ()
 
@@ -62,7 +62,7 @@ def _from_llamascopium(parsed: argparse.Namespace) -> Iterable[str]:
     from lorsa.formats import llamascopium
     from lorsa.formats.scale_check import settle_scales
 
-    folder = llamascopium.read(parsed.source, parsed.hooks and _HOOKS[parsed.hooks])
+    folder = llamascopium.read(parsed.source, parsed.hooks and HOOKS[parsed.hooks])
     with ExitStack() as stack:
         check = parsed.check and stack.enter_context(ActivationSet(parsed.check))
         weights, notes = settle_scales(folder, check, parsed.scales)
@@ -73,7 +73,7 @@ def _from_llamascopium(parsed: argparse.Namespace) -> Iterable[str]:
 def _from_original(parsed: argparse.Namespace) -> Iterable[str]:
     from lorsa.formats import original
 
-    weights, notes = original.read(parsed.source, _HOOKS[parsed.hooks or "transformer-lens"])
+    weights, notes = original.read(parsed.source, HOOKS[parsed.hooks or "transformer-lens"])
     _write(parsed, weights, "the original Lorsa code")
     return notes
 
@@ -92,7 +92,7 @@ def _write(parsed: argparse.Namespace, weights: LorsaWeights, program: str) -> N
     }
     weights = weights.changed({}, **names)
     origin = f"lorsa-convert {lorsa.__version__}, from {program}"
-    write_checkpoint(parsed.out, weights.config, weights.tensors, _now(), origin)
+    write_checkpoint(parsed.out, weights.config, weights.tensors, utc_now(), origin)
 
 
 def _from_cache(parsed: argparse.Namespace) -> Iterable[str]:
@@ -101,11 +101,11 @@ def _from_cache(parsed: argparse.Namespace) -> Iterable[str]:
     origin = activation_cache.CacheOrigin(
         model=parsed.model_name,
         model_revision=parsed.model_revision,
-        convention=parsed.hooks and _HOOKS[parsed.hooks],
+        convention=parsed.hooks and HOOKS[parsed.hooks],
         hooks=_hook_points(parsed),
         layer_of=parsed.layer_of,
     )
-    return activation_cache.to_set(parsed.source, parsed.out, origin, _now())
+    return activation_cache.to_set(parsed.source, parsed.out, origin, utc_now())
 
 
 def _to_cache(parsed: argparse.Namespace) -> Iterable[str]:
@@ -124,7 +124,7 @@ def _to_hub(parsed: argparse.Namespace) -> Iterable[str]:
 
 
 def _norm(parsed: argparse.Namespace, weights: LorsaWeights) -> InputNorm | None:
-    from lorsa.formats.weights import InputNorm
+    from lorsa.input_norm import InputNorm
 
     return parsed.norm and InputNorm.read(parsed.norm, weights.config.d_model)
 
@@ -135,10 +135,6 @@ def _hook_points(parsed: argparse.Namespace) -> HookPoints | None:
     if (parsed.hook_in is None) != (parsed.hook_out is None):
         raise LorsaError("--hook-in and --hook-out go together.")
     return None if parsed.hook_in is None else HookPoints(parsed.hook_in, parsed.hook_out)
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -189,7 +185,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_hooks(parser: argparse.ArgumentParser, help_text: str) -> None:
-    parser.add_argument("--hooks", choices=tuple(_HOOKS), help=help_text)
+    parser.add_argument("--hooks", choices=tuple(HOOKS), help=help_text)
 
 
 def _add_norm(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ ATTENTION_WEIGHTS = "attention.safetensors"
 TRANSFORMERS = "transformers.self_attn"  # mhsa_input is after the norm's gain and bias …
 TRANSFORMER_LENS = "transformer_lens.ln1.hook_normalized"  # … or before them
 HOOK_CONVENTIONS = (TRANSFORMERS, TRANSFORMER_LENS)
+HOOKS = {"transformers": TRANSFORMERS, "transformer-lens": TRANSFORMER_LENS}  # on command lines
 
 MAX_MANIFEST_BYTES = 32 << 20
 MAX_SHARDS = 100_000

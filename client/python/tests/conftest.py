@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tiny_models import llama, save_model, write_text
 
-from lorsa.harvest.harvester import HarvestOptions, harvest
+from lorsa.harvest.harvester import harvest
+from lorsa.harvest.options import HarvestOptions
 from lorsa.harvest.source_model import ModelSource
 
 

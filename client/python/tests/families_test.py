@@ -15,15 +15,21 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from tiny_models import CONFIGURATIONS, save_model
 
+from lorsa import ActivationSet
+from lorsa.manifest import HOOK_CONVENTIONS, TRANSFORMER_LENS
+
 Array = NDArray[Any]
 
 
+@pytest.mark.parametrize("hook_convention", HOOK_CONVENTIONS)
 @pytest.mark.parametrize("family", CONFIGURATIONS)
 def test_exported_weights_reproduce_the_captured_output(
-    family: str, tmp_path: Path, run_harvest: Callable[..., list[Path]]
+    family: str, hook_convention: str, tmp_path: Path, run_harvest: Callable[..., list[Path]]
 ) -> None:
+    """Under TransformerLens' convention the weights hold the norm's gain and bias."""
     model = save_model(tmp_path / "model", CONFIGURATIONS[family])
-    (folder,) = run_harvest(tmp_path / "set", model=model, context=32, tokens=320)
+    changes = {"context": 32, "tokens": 320, "hook_convention": hook_convention}
+    (folder,) = run_harvest(tmp_path / "set", model=model, **changes)
 
     manifest = json.loads((folder / "manifest.json").read_text())
     weights = {
@@ -34,6 +40,23 @@ def test_exported_weights_reproduce_the_captured_output(
 
     assert np.abs(_attention(x, weights, manifest["attention"]) - y).max() <= 1e-4 * np.abs(y).max()
     assert np.std(y) > 0.1  # an attention worth comparing
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", "gpt2"])
+def test_the_gain_and_bias_lead_from_one_hook_convention_to_the_other(
+    family: str, tmp_path: Path, run_harvest: Callable[..., list[Path]]
+) -> None:
+    model = save_model(tmp_path / "model", CONFIGURATIONS[family])
+    (after,) = run_harvest(tmp_path / "after", model=model)
+    (before,) = run_harvest(tmp_path / "before", model=model, hook_convention=TRANSFORMER_LENS)
+    weights = load_file(before / "attention.safetensors")
+    with ActivationSet(after) as ours, ActivationSet(before) as theirs:
+        assert theirs.manifest.description.hook_convention == TRANSFORMER_LENS
+        x, n = ours.read(0, 20), theirs.read(0, 20)
+    np.testing.assert_allclose(np.linalg.norm(n.mhsa_input, axis=-1), np.sqrt(48), rtol=1e-3)
+    mapped = n.mhsa_input * weights["input_norm.weight"] + weights.get("input_norm.bias", 0)
+    np.testing.assert_allclose(mapped, x.mhsa_input, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(n.mhsa_output, x.mhsa_output)
 
 
 def test_what_each_family_adds_is_exported(

@@ -30,7 +30,8 @@ from lorsa.checkpoint import load_tensors
 from lorsa.convert_command import main
 from lorsa.errors import LorsaError
 from lorsa.formats import llamascopium
-from lorsa.formats.weights import InputNorm, LorsaWeights, fold_scales, to_convention
+from lorsa.formats.weights import LorsaWeights, fold_scales, to_convention
+from lorsa.input_norm import InputNorm
 from lorsa.manifest import TRANSFORMER_LENS
 
 PEER = FIXTURES / "peer_checkpoint"

@@ -27,8 +27,8 @@ from lorsa.activation_set import ActivationSet
 from lorsa.errors import LorsaError
 from lorsa.files import new_folder
 from lorsa.formats.llamascopium import NORM_TOLERANCE, HookPoints
-from lorsa.formats.weights import InputNorm
 from lorsa.harvest.text import refuse_left_padding
+from lorsa.input_norm import InputNorm, fold_norm
 from lorsa.manifest import (
     ATTENTION_WEIGHTS,
     TRANSFORMER_LENS,
@@ -271,18 +271,5 @@ def _with_layer(
         return about, None
     weights = load_file(path)
     if about.hook_convention == TRANSFORMER_LENS:
-        weights = _folded(weights, InputNorm.read(path, about.d_model))
+        weights = fold_norm(weights, InputNorm.read(path, about.d_model))
     return about, weights
-
-
-def _folded(weights: dict[str, Tensor], norm: InputNorm) -> dict[str, Tensor]:
-    """Projections that give the same for inputs before the norm's gain and bias."""
-    folded = dict(weights)
-    for part in ("q_proj", "k_proj", "v_proj"):
-        weight = weights[f"{part}.weight"].double()  # [out, d]
-        folded[f"{part}.weight"] = (weight * norm.gain).float()
-        shift = weight @ norm.bias
-        if f"{part}.bias" in weights or shift.any():
-            bias = weights.get(f"{part}.bias", torch.zeros(len(weight)))
-            folded[f"{part}.bias"] = (bias.double() + shift).float()
-    return folded

@@ -6,13 +6,12 @@ Letters of shapes as in model.py. All products are formed in double precision an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from lorsa.errors import LorsaError
+from lorsa.input_norm import InputNorm
 from lorsa.lorsa_config import LorsaConfig
 from lorsa.manifest import TRANSFORMER_LENS
 
@@ -28,41 +27,6 @@ class LorsaWeights:
         """The same with some tensors (of any dtype) and some of the configuration replaced."""
         new = {name: tensor.float().contiguous() for name, tensor in tensors.items()}
         return LorsaWeights(replace(self.config, **config), self.tensors | new)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class InputNorm:
-    """What the norm before a layer does after normalising: n ↦ n · gain + bias."""
-
-    gain: Tensor  # [d], fp64
-    bias: Tensor  # [d], fp64; zero for an RMS norm
-
-    @staticmethod
-    def read(path: Path, d_model: int) -> InputNorm:
-        """From a set's attention.safetensors; LorsaError if it does not hold the norm."""
-        try:
-            with safe_open(path, framework="pt") as file:
-                names = set(file.keys())
-                if "input_norm.weight" not in names:
-                    raise LorsaError(
-                        f"{path} holds no input_norm.weight: harvest the layer with lorsa-harvest."
-                    )
-                gain = file.get_tensor("input_norm.weight").double()
-                has_bias = "input_norm.bias" in names
-                bias = file.get_tensor("input_norm.bias").double() if has_bias else 0 * gain
-        except (OSError, SafetensorError) as error:
-            raise LorsaError(f"{path} cannot be read as safetensors: {error}.") from error
-        if gain.shape != (d_model,) or bias.shape != (d_model,):
-            raise LorsaError(f"{path} is of a layer with another d_model than {d_model}.")
-        return InputNorm(gain, bias)
-
-    def inverse(self) -> InputNorm:
-        """x ↦ (x − bias) / gain, as a gain and a bias."""
-        if (zeros := int((self.gain == 0).sum())) > 0:
-            raise LorsaError(
-                f"The norm's gain is 0 in {zeros} dimensions, which cannot be divided out."
-            )
-        return InputNorm(1 / self.gain, -self.bias / self.gain)
 
 
 def fold_scales(weights: LorsaWeights) -> LorsaWeights:

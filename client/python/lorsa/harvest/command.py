@@ -7,10 +7,11 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 
+from lorsa.dates import utc_now
 from lorsa.errors import LorsaError
+from lorsa.manifest import HOOKS
 
 _EXAMPLE = """\
 example:
@@ -19,7 +20,8 @@ example:
 
 A harvest that was interrupted goes on when the same command is given again. Several layers are
 harvested in one pass, each into its own folder: --layer 3 --layer 12 writes OUT/layer-03 and
-OUT/layer-12. Model families: Llama, Qwen2, Qwen3, Mistral, GPT-NeoX (Pythia), GPT-2.
+OUT/layer-12. Several --processes write the same bytes as one that has as many threads as each of
+them. Model families: Llama, Qwen2, Qwen3, Mistral, GPT-NeoX (Pythia), GPT-2.
 """
 
 
@@ -44,12 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _harvest(parsed: argparse.Namespace) -> None:
     import torch
 
-    from lorsa.harvest.harvester import HarvestOptions, harvest
+    from lorsa.harvest.harvester import harvest
+    from lorsa.harvest.options import HarvestOptions
     from lorsa.harvest.progress import Bar, Lines
     from lorsa.harvest.source_model import ModelSource
 
-    if parsed.threads is not None:
-        torch.set_num_threads(parsed.threads)
+    threads = parsed.threads or max(1, torch.get_num_threads() // parsed.processes)
+    torch.set_num_threads(threads)
     options = HarvestOptions(
         source=ModelSource(parsed.model, parsed.gguf_file, parsed.dtype),
         layers=tuple(parsed.layer),
@@ -62,9 +65,11 @@ def _harvest(parsed: argparse.Namespace) -> None:
         sequences_per_shard=parsed.sequences_per_shard,
         model_name=parsed.model_name,
         model_revision=parsed.model_revision,
+        hook_convention=HOOKS[parsed.hooks],
+        processes=parsed.processes,
     )
     progress = Bar(sys.stderr) if sys.stderr.isatty() else Lines(sys.stderr, time.monotonic)
-    for folder in harvest(options, progress, _now):
+    for folder in harvest(options, progress, utc_now):
         print(f"sealed {folder}: {options.sequences} sequences of {options.context} tokens")
 
 
@@ -74,10 +79,6 @@ def _quiet_libraries() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TQDM_DISABLE", "1")
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -148,7 +149,26 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="bounds a shard's size (default 512)",
     )
-    add("--threads", type=_integer(1, 1024), metavar="N", help="CPU threads (default: all cores)")
+    add(
+        "--processes",
+        type=_integer(1, 1024),
+        default=1,
+        metavar="N",
+        help="processes that run the model, each on shards of its own (default 1)",
+    )
+    add(
+        "--threads",
+        type=_integer(1, 1024),
+        metavar="N",
+        help="CPU threads of each process (default: all cores, shared out)",
+    )
+    add(
+        "--hooks",
+        choices=tuple(HOOKS),
+        default="transformers",
+        help="what mhsa_input is: after the gain and bias of the norm before the layer, or before "
+        "them as TransformerLens' ln1.hook_normalized (default transformers)",
+    )
     add("--model-name", metavar="NAME", help="model name in the manifest (default: from --model)")
     add("--model-revision", metavar="TEXT", help="model revision in the manifest")
     return parser

@@ -3,94 +3,67 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import lorsa
 from lorsa.errors import LorsaError
 from lorsa.harvest import state
 from lorsa.harvest.capture import LayerCapture
-from lorsa.harvest.description import describe
-from lorsa.harvest.families import Family, exported_weights, family_of
+from lorsa.harvest.families import Family, family_of
 from lorsa.harvest.layer_set import LayerSet
+from lorsa.harvest.options import HarvestOptions
+from lorsa.harvest.processes import HarvestProcesses
 from lorsa.harvest.progress import Progress
-from lorsa.harvest.shard_pass import PackedText, ShardPass
-from lorsa.harvest.source_model import ModelSource
+from lorsa.harvest.shard_pass import Maker, PackedText, ShardMaker, ShardPass
 from lorsa.harvest.text import packing_for, read_texts, refuse_left_padding, tokenize
-from lorsa.manifest import MAX_SHARDS, Description
+from lorsa.manifest import MAX_SHARDS
 from lorsa.sealing import seal
-
-
-@dataclass(frozen=True)
-class HarvestOptions:
-    """What `lorsa-harvest` was asked for."""
-
-    source: ModelSource
-    layers: tuple[int, ...]
-    texts: tuple[str, ...]  # files and glob patterns
-    context: int  # positions per sequence
-    tokens: int  # positions in all, rounded down to whole sequences
-    out: Path
-    seed: int = 0
-    batch: int = 16  # sequences per forward pass
-    sequences_per_shard: int = 512
-    model_name: str | None = None  # for the manifest; None: derived from the source
-    model_revision: str | None = None
-
-    @property
-    def sequences(self) -> int:
-        """Sequences of the set."""
-        return self.tokens // self.context
-
-    @property
-    def shards(self) -> int:
-        """Shards of the set."""
-        return -(-self.sequences // self.sequences_per_shard)
-
-    def folder(self, layer: int) -> Path:
-        """Where a layer's set goes."""
-        return self.out if len(self.layers) == 1 else self.out / f"layer-{layer:02d}"
 
 
 def harvest(options: HarvestOptions, progress: Progress, now: Callable[[], str]) -> list[Path]:
     """Writes the sets and returns their folders. `now` gives the manifest's date (RFC 3339)."""
     _check(options)
-    with state.locked_folder(options.out):
+    with state.locked_folder(options.out) as lock:
         text = read_texts(options.texts)
         model, tokenizer = options.source.load()
         family = family_of(model.config.model_type)
-        sets = [_layer_set(options, family, model, layer) for layer in options.layers]
+        sets = [LayerSet.of(options, family, model, layer) for layer in options.layers]
         packed = _pack(options, tokenizer, text)
         state.remember_arguments(options.out, _arguments(options, sets, text, packed))
         if not all(each.is_sealed for each in sets):
-            with LayerCapture(family, model, options.layers) as capture:
-                _write_sets(options, sets, packed, capture, progress, now)
+            with _maker(options, family, model, sets, lock) as maker:
+                _write_sets(options, sets, packed, maker, progress, now)
     return [each.folder for each in sets]
+
+
+@contextmanager
+def _maker(
+    options: HarvestOptions, family: Family, model: Any, sets: Sequence[LayerSet], lock: int
+) -> Iterator[Maker]:
+    """What runs the model: this process, or several others."""
+    if options.processes > 1:
+        yield HarvestProcesses(options, lock)
+        return
+    with LayerCapture(family, model, options.layers, options.hook_convention) as capture:
+        yield ShardMaker(sets, capture, options.batch)
 
 
 def _write_sets(
     options: HarvestOptions,
     sets: Sequence[LayerSet],
     packed: PackedText,
-    capture: LayerCapture,
+    maker: Maker,
     progress: Progress,
     now: Callable[[], str],
 ) -> None:
     """Steps 3 to 5."""
     for each in sets:
         each.write_weights()
-    shards = ShardPass(
-        sets,
-        capture,
-        progress,
-        batch=options.batch,
-        sequences_per_shard=options.sequences_per_shard,
-    )
-    summaries = shards.run(packed)
+    summaries = ShardPass(sets, maker, progress, options.sequences_per_shard).run(packed)
     for each in sets:
         if not each.is_sealed:
             seal(each.folder, each.about, summaries[each.layer], now())
@@ -107,22 +80,6 @@ def _check(options: HarvestOptions) -> None:
         )
     if len(set(options.layers)) != len(options.layers):
         raise LorsaError("A layer is named twice by --layer.")
-
-
-def _layer_set(options: HarvestOptions, family: Family, model: Any, layer: int) -> LayerSet:
-    source = options.source
-    about = Description(
-        model=options.model_name or source.default_name(),
-        model_revision=options.model_revision or source.default_revision(model.config),
-        layer=layer,
-        attention=describe(family, model, layer, options.context),
-        d_model=model.config.hidden_size,
-        context=options.context,
-        element_type=source.element_type,
-        producer=f"lorsa-harvest {lorsa.__version__}",
-    )
-    weights = exported_weights(family, family.blocks(model)[layer])
-    return LayerSet(layer, options.folder(layer), about, weights)
 
 
 def _pack(options: HarvestOptions, tokenizer: Any, text: str) -> PackedText:
@@ -143,6 +100,7 @@ def _arguments(
         "model": abouts[0].model,
         "model_revision": abouts[0].model_revision,
         "element_type": abouts[0].element_type,
+        "hook_convention": abouts[0].hook_convention,
         "context": options.context,
         "sequences": options.sequences,
         "seed": options.seed,

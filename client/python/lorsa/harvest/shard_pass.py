@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -15,6 +16,8 @@ from lorsa.harvest.progress import Progress
 from lorsa.shard_writer import ShardWriter
 from lorsa.shards import RawSequences, ShardReader, ShardSummary
 from lorsa.torch_bits import to_bits
+
+Summaries = dict[int, ShardSummary]  # of one shard, by layer
 
 
 @dataclass(frozen=True)
@@ -33,49 +36,35 @@ class PackedText:
         return PackedText(self.tokens[rows], self.mask[rows])
 
 
-class ShardPass:
+class Maker(Protocol):
+    """Runs the model and writes shards."""
+
+    def make(
+        self, shards: Sequence[tuple[int, PackedText]], advance: Callable[[int], None]
+    ) -> Iterator[tuple[int, Summaries]]:
+        """Each shard's number and summaries, in any order, once all layers have it.
+
+        `advance` is told of tokens as they are harvested.
+        """
+
+
+class ShardMaker:
     """Captures all layers batch by batch and writes their shards side by side. One thread."""
 
-    def __init__(
-        self,
-        sets: Sequence[LayerSet],
-        capture: LayerCapture,
-        progress: Progress,
-        *,
-        batch: int,
-        sequences_per_shard: int,
-    ) -> None:
+    def __init__(self, sets: Sequence[LayerSet], capture: LayerCapture, batch: int) -> None:
         self._sets = sets
         self._capture = capture
-        self._progress = progress
         self._batch = batch
-        self._sequences_per_shard = sequences_per_shard
 
-    def run(self, text: PackedText) -> dict[int, list[ShardSummary]]:
-        """Every layer's summaries, by shard: of the shards that stand, and of those it writes."""
-        summaries: dict[int, list[ShardSummary]] = {each.layer: [] for each in self._sets}
-        finished = min(each.finished_shards() for each in self._sets)
-        done = text.part(0, finished * self._sequences_per_shard)
-        self._progress.start(text.tokens.numel(), done.tokens.numel())
-        for shard, start in enumerate(range(0, len(text), self._sequences_per_shard)):
-            part = text.part(start, self._sequences_per_shard)
-            make = self._read_shard if shard < finished else self._write_shard
-            for layer, summary in make(shard, part).items():
-                summaries[layer].append(summary)
-        self._progress.end()
-        return summaries
+    def make(
+        self, shards: Sequence[tuple[int, PackedText]], advance: Callable[[int], None]
+    ) -> Iterator[tuple[int, Summaries]]:
+        """In the order given."""
+        for shard, text in shards:
+            yield shard, self.write(shard, text, advance)
 
-    def _read_shard(self, shard: int, text: PackedText) -> dict[int, ShardSummary]:
-        summaries = {}
-        for each in self._sets:
-            try:
-                with ShardReader(each.shard_path(shard), each.about, len(text)) as reader:
-                    summaries[each.layer] = reader.summarise()
-            except LorsaError as error:
-                raise LorsaError(f"{error} Delete it to have it harvested again.") from error
-        return summaries
-
-    def _write_shard(self, shard: int, text: PackedText) -> dict[int, ShardSummary]:
+    def write(self, shard: int, text: PackedText, advance: Callable[[int], None]) -> Summaries:
+        """One shard of each layer."""
         writers = {
             each.layer: ShardWriter(each.shard_path(shard), each.about, len(text))
             for each in self._sets
@@ -88,7 +77,7 @@ class ShardPass:
                     self._check_descriptions(captured)
                 for layer, writer in writers.items():
                     writer.append(_raw(captured[layer], part))
-                self._progress.advance(part.tokens.numel())
+                advance(part.tokens.numel())
             return {layer: writer.finish() for layer, writer in writers.items()}
         finally:
             for writer in writers.values():
@@ -98,6 +87,51 @@ class ShardPass:
         for each in self._sets:
             assert each.about.attention is not None
             check_description(captured[each.layer], each.weights, each.about.attention, each.layer)
+
+
+class ShardPass:
+    """Reads the shards that stand and has the others made."""
+
+    def __init__(
+        self,
+        sets: Sequence[LayerSet],
+        maker: Maker,
+        progress: Progress,
+        sequences_per_shard: int,
+    ) -> None:
+        self._sets = sets
+        self._maker = maker
+        self._progress = progress
+        self._sequences_per_shard = sequences_per_shard
+
+    def run(self, text: PackedText) -> dict[int, list[ShardSummary]]:
+        """Every layer's summaries, by shard."""
+        starts = range(0, len(text), self._sequences_per_shard)
+        parts = [text.part(start, self._sequences_per_shard) for start in starts]
+        standing = {shard for shard in range(len(parts)) if self._stands(shard)}
+        done = sum(parts[shard].tokens.numel() for shard in standing)
+        self._progress.start(text.tokens.numel(), done)
+        found = {shard: self._read(shard, parts[shard]) for shard in standing}
+        missing = [(shard, part) for shard, part in enumerate(parts) if shard not in standing]
+        found |= dict(self._maker.make(missing, self._progress.advance))
+        self._progress.end()
+        return {
+            each.layer: [found[shard][each.layer] for shard in range(len(parts))]
+            for each in self._sets
+        }
+
+    def _stands(self, shard: int) -> bool:
+        return all(each.shard_path(shard).exists() for each in self._sets)
+
+    def _read(self, shard: int, text: PackedText) -> Summaries:
+        summaries = {}
+        for each in self._sets:
+            try:
+                with ShardReader(each.shard_path(shard), each.about, len(text)) as reader:
+                    summaries[each.layer] = reader.summarise()
+            except LorsaError as error:
+                raise LorsaError(f"{error} Delete it to have it harvested again.") from error
+        return summaries
 
 
 def _raw(captured: Captured, text: PackedText) -> RawSequences:

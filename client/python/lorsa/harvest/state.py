@@ -4,7 +4,8 @@ Protocol of a harvest into a folder; each step is skipped if a previous run did 
   1. take the folder's lock, which the kernel drops when the process ends;
   2. write harvest-state.json, or refuse if it holds other arguments;
   3. write attention.safetensors of each layer;
-  4. write shard 0 of each layer, then shard 1, … (shard_writer.py);
+  4. write shard 0 of each layer, then shard 1, … (shard_writer.py), or several shards at a time,
+     one in each process (processes.py);
   5. seal each layer's set: checksums.h5, then manifest.json (sealing.py).
 Sequences and batches depend on the arguments alone and no batch crosses a shard, so a shard that
 is written again has the same bytes.
@@ -29,8 +30,8 @@ _MAX_STATE_BYTES = 1 << 20
 
 
 @contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
-    """Step 1; LorsaError if another harvest holds the lock."""
+def locked_folder(folder: Path) -> Iterator[int]:
+    """Step 1: the descriptor that holds the lock; LorsaError if another harvest does."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -40,7 +41,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
             raise LorsaError(
                 f"Another harvest is writing to {folder}; wait for it to end."
             ) from error
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
