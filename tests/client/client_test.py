@@ -364,7 +364,7 @@ def test_the_twin_for_asyncio_does_the_same(service: Service, tmp_path: pathlib.
 
 
 def test_the_twins_have_the_same_methods() -> None:
-    for name in ("Client", "ActivationSets", "Job", "Checkpoint"):
+    for name in ("Client", "ActivationSets", "Job", "Checkpoint", "Sweep"):
         ours, twin = getattr(blocking, name), getattr(asynchronous, name)
         for method, function in vars(ours).items():
             if method.startswith("_") or not inspect.isfunction(function):

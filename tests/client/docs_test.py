@@ -41,7 +41,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service = Service(folder)
     try:
         service.start()
-        service.cli("set", "register", SET, service.sets / SET)
+        with lorsa.Client(service.address) as client:
+            client.sets.register(SET, service.sets / SET)
         yield service
     finally:
         service.close()
@@ -57,9 +58,10 @@ def test_the_pages_of_the_notebook_and_of_pytorch(
     assert len(pages) >= 6
     for code in pages:
         code = code.replace("127.0.0.1:7070", service.address)
-        code = code.replace("245760", '1600, "threads": 1')
+        code = code.replace("245760", '1600, "threads": 1').replace("491520", "3200")
         exec(code, names)
     assert names["job"].wait(PATIENCE).state == "SUCCEEDED"
+    assert names["longer"].wait(PATIENCE).state == "SUCCEEDED"
     assert (folder / "lorsa-l12" / "lorsa.safetensors").exists()
     assert "INVALID_FIELDS" in capsys.readouterr().out
     assert names["ablated"].shape == names["logits"].shape

@@ -4,7 +4,7 @@ lorsa.Client is for threads, lorsa.aio.Client its twin for asyncio; errors are i
 lorsa.client.errors.
 """
 
-from lorsa.client.blocking import ActivationSets, Checkpoint, Client, Job
+from lorsa.client.blocking import ActivationSets, Checkpoint, Client, Job, Sweep
 from lorsa.client.cursors import JobUpdate, Patience
 from lorsa.client.metric_table import MetricTable
 from lorsa.client.progress import show_progress
@@ -19,5 +19,6 @@ __all__ = [
     "MetricTable",
     "Patience",
     "ResolvedJob",
+    "Sweep",
     "show_progress",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from os import PathLike
 from pathlib import Path
@@ -23,10 +23,18 @@ from lorsa.client.cursors import (
     Reconnection,
 )
 from lorsa.client.download import Download
-from lorsa.client.errors import RpcError, from_grpc
+from lorsa.client.errors import NotFoundError, RpcError, from_grpc
 from lorsa.client.metric_table import MetricTable, metric_kind
-from lorsa.client.records import CheckpointRecord, JobRecord, ResolvedJob
-from lorsa.client.spec import Spec, create_job_request
+from lorsa.client.records import CheckpointRecord, JobRecord, ResolvedJob, SweepRecord
+from lorsa.client.spec import (
+    Policy,
+    Spec,
+    create_job_request,
+    create_sweep_request,
+    fork_job_request,
+    list_jobs_request,
+)
+from lorsa.client.upload import FileUpload, OnProgress, SetUpload
 from lorsa.v1 import (
     activation_service_pb2,
     checkpoint_service_pb2,
@@ -34,10 +42,10 @@ from lorsa.v1 import (
     job_service_pb2,
     metric_service_pb2,
     server_info_service_pb2,
+    sweep_pb2,
 )
 
 Item = TypeVar("Item")
-OnProgress = Callable[[int, int], None]  # bytes done, bytes in all
 _PAGE = 1000
 
 
@@ -93,11 +101,13 @@ class Client:
         info = self.call(self.stubs.server_info.GetServerInfo, request)
         return info
 
-    def submit(self, spec: Spec, job_id: str | None = None) -> Job:
-        """Queues a job. `spec`: a dict, a TrainingSpec, or the path of a textproto or JSON file."""
-        return Job(
-            self, self.call(self.stubs.job.CreateJob, create_job_request(spec, job_id, False))
-        )
+    def submit(self, spec: Spec, job_id: str | None = None, policy: Policy = None) -> Job:
+        """Queues a job. `spec`: a dict, a TrainingSpec, or the path of a textproto or JSON file.
+
+        `policy`: priority, labels, ttl, deadline and step_timeout, as a dict or a JobPolicy.
+        """
+        request = create_job_request(spec, job_id, policy=policy)
+        return Job(self, self.call(self.stubs.job.CreateJob, request))
 
     def resolve(self, spec: Spec) -> ResolvedJob:
         """What a job would run as and what it would take; nothing is queued."""
@@ -109,15 +119,50 @@ class Client:
         request = job_service_pb2.GetJobRequest(name=f"jobs/{job_id}")
         return Job(self, self.call(self.stubs.job.GetJob, request))
 
-    def jobs(self) -> Iterator[Job]:
-        """All jobs, newest first."""
-        request = job_service_pb2.ListJobsRequest(page_size=_PAGE)
-        while True:
-            page: job_service_pb2.ListJobsResponse = self.call(self.stubs.job.ListJobs, request)
-            yield from (Job(self, each) for each in page.jobs)
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
+    def jobs(
+        self,
+        state: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        sweep: str | None = None,
+    ) -> Iterator[Job]:
+        """Jobs, newest first: those in a state ("RUNNING"), with all of the labels, of a sweep."""
+        request = list_jobs_request(state, labels, sweep)
+        for page in self.pages(self.stubs.job.ListJobs, request):
+            for each in page.jobs:
+                yield Job(self, each)
+
+    def submit_sweep(
+        self,
+        spec: Spec,
+        parameters: Mapping[str, Sequence[Any]],
+        sweep_id: str | None = None,
+        policy: Policy = None,
+    ) -> Sweep:
+        """Queues a job for each combination of values: {"top_k": [32, 64], "seed": [0, 1]}."""
+        request = create_sweep_request(spec, parameters, sweep_id, policy)
+        return Sweep(self, self.call(self.stubs.job.CreateSweep, request))
+
+    def sweep(self, sweep_id: str) -> Sweep:
+        """A sweep by its id."""
+        request = job_service_pb2.GetSweepRequest(name=f"sweeps/{sweep_id}")
+        return Sweep(self, self.call(self.stubs.job.GetSweep, request))
+
+    def sweeps(self) -> Iterator[Sweep]:
+        """All sweeps, newest first."""
+        request = job_service_pb2.ListSweepsRequest()
+        for page in self.pages(self.stubs.job.ListSweeps, request):
+            for each in page.sweeps:
+                yield Sweep(self, each)
+
+    def import_checkpoint(
+        self, job_id: str, path: str | PathLike[str], on_progress: OnProgress | None = None
+    ) -> Checkpoint:
+        """Makes a job, already ended, of a checkpoint's folder on the server, below one of its
+        activation roots; `fork` goes on from it.
+        """
+        request = checkpoint_service_pb2.ImportCheckpointRequest(job_id=job_id, path=str(path))
+        method = self.stubs.checkpoint.ImportCheckpoint
+        return Checkpoint(self, self.outcome(method, request, "checkpoint", on_progress))
 
     def call(self, method: Any, request: Any) -> Any:
         """One call with one answer."""
@@ -140,6 +185,38 @@ class Client:
         finally:
             call.cancel()
 
+    def pages(self, method: Any, request: Any) -> Iterator[Any]:
+        """Each page of a list."""
+        request.page_size = _PAGE
+        while True:
+            page = self.call(method, request)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def outcome(self, method: Any, request: Any, item: str, on_progress: OnProgress | None) -> Any:
+        """What a long pass on the server came to: the `item` of its last message."""
+        for response in self.stream(method, request):
+            if response.WhichOneof("item") == item:
+                return getattr(response, item)
+            if on_progress is not None:
+                on_progress(response.progress.bytes_done, response.progress.bytes_total)
+        raise RpcError("The server did not answer with an outcome: try again.", "INTERNAL")
+
+    def send(self, method: Any, requests: Iterator[Any]) -> Any:
+        """One call with a stream of requests."""
+        try:
+            response = method(requests, metadata=self.address.metadata)
+        except grpc.RpcError as error:
+            raise self._typed(error) from error
+        self._answered = True
+        return response
+
+    def reconnection(self) -> Reconnection:
+        """When to try again after a connection broke."""
+        return Reconnection(self._patience, self._answered)
+
     def follow(
         self, method: Any, cursor: Cursor[Item], deadline: float | None = None
     ) -> Iterator[Item]:
@@ -147,7 +224,7 @@ class Client:
 
         `deadline`: of time.monotonic(); TimeoutError when it is over.
         """
-        reconnection = Reconnection(self._patience, self._answered)
+        reconnection = self.reconnection()
         while not cursor.ended:
             try:
                 left = None if deadline is None else max(0.001, deadline - time.monotonic())
@@ -174,21 +251,37 @@ class ActivationSets:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def register(
-        self, set_id: str, path: str | PathLike[str], on_progress: OnProgress | None = None
+    def upload(
+        self, set_id: str, folder: str | PathLike[str], on_progress: OnProgress | None = None
     ) -> activation_service_pb2.ActivationSet:
-        """Registers a folder on the server, below one of its activation roots; reads all of it."""
+        """Sends the set in a folder of this machine and registers it; `folder` may be unsealed.
+
+        Goes on where an earlier try stopped, and by itself when the connection breaks. A set that
+        is registered under this id already is answered with, if it is this one.
+        """
+        upload = SetUpload(set_id, Path(folder), on_progress)
+        if (found := self._registered(set_id, upload)) is not None:
+            return found
+        for file in upload.files:
+            self._send(file)
+        return self.register(set_id)
+
+    def register(
+        self,
+        set_id: str,
+        path: str | PathLike[str] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> activation_service_pb2.ActivationSet:
+        """Registers a folder on the server, below one of its activation roots, or without `path`
+        what was uploaded under this id; reads all of it.
+        """
         request = activation_service_pb2.RegisterActivationSetRequest(
-            activation_set_id=set_id, path=str(path)
+            activation_set_id=set_id, path="" if path is None else str(path)
         )
         method = self._client.stubs.activation.RegisterActivationSet
-        for response in self._client.stream(method, request):
-            if response.WhichOneof("item") == "activation_set":
-                registered: activation_service_pb2.ActivationSet = response.activation_set
-                return registered
-            if on_progress is not None:
-                on_progress(response.progress.bytes_done, response.progress.bytes_total)
-        raise RpcError("The server did not answer with the set: register it again.", "INTERNAL")
+        registered: activation_service_pb2.ActivationSet
+        registered = self._client.outcome(method, request, "activation_set", on_progress)
+        return registered
 
     def get(self, set_id: str) -> activation_service_pb2.ActivationSet:
         """What the server knows of a set."""
@@ -199,15 +292,49 @@ class ActivationSets:
 
     def list(self) -> Iterator[activation_service_pb2.ActivationSet]:
         """All sets, in order of id."""
-        request = activation_service_pb2.ListActivationSetsRequest(page_size=_PAGE)
-        while True:
-            method = self._client.stubs.activation.ListActivationSets
-            page: activation_service_pb2.ListActivationSetsResponse
-            page = self._client.call(method, request)
+        request = activation_service_pb2.ListActivationSetsRequest()
+        method = self._client.stubs.activation.ListActivationSets
+        for page in self._client.pages(method, request):
             yield from page.activation_sets
-            if not page.next_page_token:
+
+    def verify(
+        self, set_id: str, on_progress: OnProgress | None = None
+    ) -> activation_service_pb2.VerificationReport:
+        """Has the server read every byte again; damage is told in the report."""
+        request = activation_service_pb2.VerifyActivationSetRequest(name=f"activationSets/{set_id}")
+        method = self._client.stubs.activation.VerifyActivationSet
+        report: activation_service_pb2.VerificationReport
+        report = self._client.outcome(method, request, "report", on_progress)
+        return report
+
+    def delete(self, set_id: str) -> None:
+        """Forgets a set; its files are removed only if they were uploaded."""
+        request = activation_service_pb2.DeleteActivationSetRequest(name=f"activationSets/{set_id}")
+        self._client.call(self._client.stubs.activation.DeleteActivationSet, request)
+
+    def _registered(
+        self, set_id: str, upload: SetUpload
+    ) -> activation_service_pb2.ActivationSet | None:
+        try:
+            found = self.get(set_id)
+        except NotFoundError:
+            return None
+        return found if found.manifest_sha256 == upload.manifest_sha256() else None
+
+    def _send(self, file: FileUpload) -> None:
+        reconnection = self._client.reconnection()
+        stub = self._client.stubs.activation
+        file.prepare()
+        while True:
+            try:
+                if file.has_advanced(self._client.call(stub.GetUpload, file.question())):
+                    reconnection.received()
+                broken = file.broken(self._client.send(stub.UploadShard, file.requests()))
+            except RpcError as error:
+                broken = file.broken(error)
+            if broken is None:
                 return
-            request.page_token = page.next_page_token
+            time.sleep(reconnection.pause_after(broken))
 
 
 class Job(JobRecord):
@@ -236,6 +363,18 @@ class Job(JobRecord):
         """Ends the job; its checkpoints stay."""
         request = job_service_pb2.CancelJobRequest(name=self.name)
         return self._update(self._client.stubs.job.CancelJob, request)
+
+    def retry(self) -> Job:
+        """Queues a failed job again; it goes on from its newest checkpoint."""
+        request = job_service_pb2.RetryJobRequest(name=self.name)
+        return self._update(self._client.stubs.job.RetryJob, request)
+
+    def delete(self, force: bool = False) -> None:
+        """Removes a job that has ended, with its metrics, logs and checkpoints; `force`: also one
+        with a pinned checkpoint.
+        """
+        request = job_service_pb2.DeleteJobRequest(name=self.name, force=force)
+        self._client.call(self._client.stubs.job.DeleteJob, request)
 
     def watch(self, after_revision: int = 0) -> Iterator[JobUpdate]:
         """The job, then its events, each once, and its progress, until it has ended.
@@ -283,14 +422,10 @@ class Job(JobRecord):
 
     def checkpoints(self) -> list[Checkpoint]:
         """The published checkpoints, oldest step first."""
-        request = checkpoint_service_pb2.ListCheckpointsRequest(parent=self.name, page_size=_PAGE)
-        found: list[Checkpoint] = []
-        while True:
-            page = self._client.call(self._client.stubs.checkpoint.ListCheckpoints, request)
-            found.extend(Checkpoint(self._client, each) for each in page.checkpoints)
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        request = checkpoint_service_pb2.ListCheckpointsRequest(parent=self.name)
+        method = self._client.stubs.checkpoint.ListCheckpoints
+        pages = self._client.pages(method, request)
+        return [Checkpoint(self._client, each) for page in pages for each in page.checkpoints]
 
     def checkpoint(self, which: str = "best") -> Checkpoint:
         """One of them: "best", "latest" or a folder's name such as step-000001000."""
@@ -312,6 +447,28 @@ class Checkpoint(CheckpointRecord):
         self._client = client
         self.proto = proto
 
+    def fork(self, changes: Spec, job_id: str | None = None, policy: Policy = None) -> Job:
+        """Queues a job that goes on from here with some fields of its specification changed."""
+        request = fork_job_request(self.name, changes, job_id, policy)
+        return Job(self._client, self._client.call(self._client.stubs.job.ForkJob, request))
+
+    def pin(self) -> Checkpoint:
+        """Has it kept whatever the job's retention says; returns this checkpoint."""
+        request = checkpoint_service_pb2.PinCheckpointRequest(name=self.name)
+        self.proto = self._client.call(self._client.stubs.checkpoint.PinCheckpoint, request)
+        return self
+
+    def unpin(self) -> Checkpoint:
+        """Leaves it to the job's retention again; returns this checkpoint."""
+        request = checkpoint_service_pb2.UnpinCheckpointRequest(name=self.name)
+        self.proto = self._client.call(self._client.stubs.checkpoint.UnpinCheckpoint, request)
+        return self
+
+    def delete(self) -> None:
+        """Removes it; not a pinned one, nor the newest of a job that has not ended."""
+        request = checkpoint_service_pb2.DeleteCheckpointRequest(name=self.name)
+        self._client.call(self._client.stubs.checkpoint.DeleteCheckpoint, request)
+
     def download(self, folder: str | PathLike[str], on_progress: OnProgress | None = None) -> Path:
         """Puts the files into `folder`, which appears whole and verified or not at all.
 
@@ -330,3 +487,34 @@ class Checkpoint(CheckpointRecord):
                         on_progress(download.bytes_done, download.bytes_total)
         download.finish()
         return Path(folder)
+
+
+class Sweep(SweepRecord):
+    """A group of jobs as it was when it was last asked for; `refresh` asks again."""
+
+    def __init__(self, client: Client, proto: sweep_pb2.Sweep) -> None:
+        self._client = client
+        self.proto = proto
+
+    def refresh(self) -> Sweep:
+        """Asks the server again; returns this sweep."""
+        request = job_service_pb2.GetSweepRequest(name=self.name)
+        self.proto = self._client.call(self._client.stubs.job.GetSweep, request)
+        return self
+
+    def cancel(self) -> Sweep:
+        """Cancels each of its jobs that has not ended."""
+        request = job_service_pb2.CancelSweepRequest(name=self.name)
+        self.proto = self._client.call(self._client.stubs.job.CancelSweep, request)
+        return self
+
+    def jobs(self) -> Iterator[Job]:
+        """Its jobs, newest first."""
+        yield from self._client.jobs(sweep=self.id)
+
+    def wait(self, timeout: float | None = None) -> Sweep:
+        """Returns this sweep when all of its jobs have ended; TimeoutError after `timeout` s."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for job in list(self.jobs()):
+            job.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return self.refresh()

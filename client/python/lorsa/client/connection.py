@@ -22,10 +22,18 @@ from lorsa.v1 import (
 Tls = Any  # bool | str | PathLike[str] | grpc.ChannelCredentials, whose package has no types
 _MAX_RECEIVED_BYTES = 16 << 20
 _MAX_CERTIFICATE_BYTES = 1 << 20
-_REPEATED = {  # reads, and CreateJob, which has a request_id
-    "lorsa.v1.ActivationService": ("GetActivationSet", "ListActivationSets"),
+_REPEATED = {  # reads, and what has a request_id
+    "lorsa.v1.ActivationService": ("GetActivationSet", "ListActivationSets", "GetUpload"),
     "lorsa.v1.CheckpointService": ("GetCheckpoint", "ListCheckpoints"),
-    "lorsa.v1.JobService": ("GetJob", "ListJobs", "CreateJob"),
+    "lorsa.v1.JobService": (
+        "GetJob",
+        "ListJobs",
+        "CreateJob",
+        "ForkJob",
+        "CreateSweep",
+        "GetSweep",
+        "ListSweeps",
+    ),
     "lorsa.v1.MetricService": ("QueryMetrics",),
     "lorsa.v1.ServerInfoService": ("GetServerInfo",),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lorsa.client.cursors import FINAL_STATES
-from lorsa.v1 import checkpoint_service_pb2, job_pb2, training_spec_pb2
+from lorsa.v1 import checkpoint_service_pb2, job_pb2, sweep_pb2, training_spec_pb2
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,11 @@ class JobRecord:
         return str(job_pb2.JobState.Name(self.proto.state)).removeprefix("JOB_STATE_")
 
     @property
+    def labels(self) -> dict[str, str]:
+        """What the job was marked with at submission."""
+        return dict(self.proto.policy.labels)
+
+    @property
     def has_ended(self) -> bool:
         """Whether the state is final."""
         return self.proto.state in FINAL_STATES
@@ -82,3 +87,33 @@ class CheckpointRecord:
     def fvu(self) -> float | None:
         """Held-out FVU, if it was evaluated."""
         return self.proto.fvu if self.proto.HasField("fvu") else None
+
+
+class SweepRecord:
+    """A group of jobs as it was when it was last asked for."""
+
+    proto: sweep_pb2.Sweep
+
+    def __repr__(self) -> str:
+        states = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
+        return f"<Sweep {self.id}: {states}>"
+
+    @property
+    def name(self) -> str:
+        """sweeps/ID"""
+        return self.proto.name
+
+    @property
+    def id(self) -> str:
+        """The id that was chosen at submission."""
+        return self.proto.name.removeprefix("sweeps/")
+
+    @property
+    def states(self) -> dict[str, int]:
+        """How many jobs are in which state."""
+        return dict(self.proto.jobs_by_state)
+
+    @property
+    def best_fvu(self) -> float | None:
+        """The lowest held-out FVU of all its jobs' checkpoints, if one was evaluated."""
+        return self.proto.best_fvu if self.proto.HasField("best_fvu") else None

@@ -6,12 +6,17 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lorsa.dates import utc_now
 from lorsa.errors import LorsaError
 from lorsa.manifest import HOOKS
+
+if TYPE_CHECKING:
+    from lorsa.client import Client
 
 _EXAMPLE = """\
 example:
@@ -69,8 +74,27 @@ def _harvest(parsed: argparse.Namespace) -> None:
         processes=parsed.processes,
     )
     progress = Bar(sys.stderr) if sys.stderr.isatty() else Lines(sys.stderr, time.monotonic)
-    for folder in harvest(options, progress, utc_now):
-        print(f"sealed {folder}: {options.sequences} sequences of {options.context} tokens")
+    with _server(parsed.upload) as client:
+        for folder in harvest(options, progress, utc_now):
+            print(f"sealed {folder}: {options.sequences} sequences of {options.context} tokens")
+            if client is not None:
+                set_id = parsed.set_id or parsed.out.resolve().name
+                set_id = set_id if folder == parsed.out else f"{set_id}-{folder.name}"
+                client.sets.upload(set_id, folder)
+                print(f"uploaded {set_id} to {parsed.upload}")
+
+
+@contextmanager
+def _server(address: str | None) -> Iterator[Client | None]:
+    """The server that the sets go to, which is there; it is asked before the long harvest."""
+    if address is None:
+        yield None
+        return
+    from lorsa.client import Client
+
+    with Client(address) as client:
+        client.server_info()
+        yield client
 
 
 def _quiet_libraries() -> None:
@@ -168,6 +192,13 @@ def _parser() -> argparse.ArgumentParser:
         default="transformers",
         help="what mhsa_input is: after the gain and bias of the norm before the layer, or before "
         "them as TransformerLens' ln1.hook_normalized (default transformers)",
+    )
+    add("--upload", metavar="HOST:PORT", help="lorsad that is sent each set and registers it")
+    add(
+        "--set-id",
+        metavar="ID",
+        help="id of the set on that server (default: the name of --out); of several layers "
+        "ID-layer-03 and so on",
     )
     add("--model-name", metavar="NAME", help="model name in the manifest (default: from --model)")
     add("--model-revision", metavar="TEXT", help="model revision in the manifest")
