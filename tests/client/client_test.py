@@ -103,6 +103,9 @@ def test_a_finished_job_has_metrics_logs_and_checkpoints(client: Client) -> None
     training = job.metrics("training")
     assert len(training) >= 10
     assert training["tokens"].dtype == np.int64
+    thinned = job.metrics("training", max_points=5)["step"].tolist()
+    assert 2 <= len(thinned) <= 5
+    assert (thinned[0], thinned[-1]) == (training["step"][0], training["step"][-1])
     checkpoints = job.checkpoints()
     assert [each.step for each in checkpoints] == sorted(each.step for each in checkpoints)
     assert job.checkpoint("latest").step == 50

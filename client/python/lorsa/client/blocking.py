@@ -392,11 +392,16 @@ class Job(JobRecord):
             pass
         return self.refresh()
 
-    def metrics(self, kind: str = "evaluation") -> MetricTable:
-        """All metrics so far; `kind`: "evaluation" or "training"."""
-        request = metric_service_pb2.QueryMetricsRequest(
-            job=self.name, kind=metric_kind(kind), page_size=10 * _PAGE
-        )
+    def metrics(self, kind: str = "evaluation", max_points: int | None = None) -> MetricTable:
+        """All metrics so far; `kind`: "evaluation" or "training".
+
+        With `max_points`, 2 to 10,000, a long history is thinned to at most so many of its points.
+        """
+        request = metric_service_pb2.QueryMetricsRequest(job=self.name, kind=metric_kind(kind))
+        if max_points is None:
+            request.page_size = 10 * _PAGE
+        else:
+            request.max_points = max_points
         points: list[metric_service_pb2.MetricPoint] = []
         while True:
             page = self._client.call(self._client.stubs.metric.QueryMetrics, request)
