@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import multiprocessing
-import os
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from lorsa.errors import LorsaError
+from lorsa.harvest import processes, state
 from lorsa.manifest import TRANSFORMER_LENS
 
 Harvest = Callable[..., list[Path]]
@@ -39,14 +39,35 @@ def test_several_processes_write_the_same_bytes(run_harvest: Harvest, tmp_path: 
     assert kept.stat().st_mtime_ns == before
 
 
+def _hold(lock: object, connection: Connection) -> None:
+    """Lives until it is told to end."""
+    connection.send("here")
+    connection.recv()
+
+
+def test_the_folder_is_locked_as_long_as_one_process_lives(tmp_path: Path) -> None:
+    """Also one whose parent was killed in the middle of a shard."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    with state.locked_folder(tmp_path / "set") as lock:
+        process = context.Process(target=_hold, args=(processes._Lock(lock), theirs))
+        process.start()
+        assert ours.recv() == "here"
+    with (
+        pytest.raises(LorsaError, match="Another harvest is writing"),
+        state.locked_folder(tmp_path / "set"),
+    ):
+        pass
+    ours.send("end")
+    process.join()
+    with state.locked_folder(tmp_path / "set"):
+        pass
+
+
 def test_a_process_that_is_killed_ends_the_harvest(run_harvest: Harvest, tmp_path: Path) -> None:
     def kill_one() -> None:
         while not (children := multiprocessing.active_children()):
             time.sleep(0.01)
-        descriptor = os.open(tmp_path / "set", os.O_RDONLY)
-        with pytest.raises(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(descriptor)
         children[0].kill()
 
     killer = threading.Thread(target=kill_one)
