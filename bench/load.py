@@ -181,8 +181,8 @@ def report(points: list[Progress], quiet: list[Window], loaded: list[Window]) ->
     print(
         "\nTokens per second of the worker's own processor time, medians: "
         f"{statistics.median(per_core['without']):.0f} without, "
-        f"{statistics.median(per_core['with']):.0f} with clients: "
-        f"{cost_percent(per_core['without'], per_core['with']):.1f} % less"
+        f"{statistics.median(per_core['with']):.0f} with clients, "
+        f"a cost of {cost_percent(per_core['without'], per_core['with']):.1f} %"
     )
     seconds = sum(w.end - w.begin for w in loaded)
     messages = sum(w.delivered.messages for w in loaded) / seconds
