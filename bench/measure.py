@@ -64,6 +64,11 @@ def cost_percent(quiet: Sequence[float], loaded: Sequence[float]) -> float:
     return 100 * (1 - statistics.median(kept))
 
 
+def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Median over the rounds of ours over theirs: what slowed a whole round cancels out."""
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
 def growth_percent(samples: Sequence[float]) -> float:
     """How much the last of the samples exceed the first, in percent: medians of three, so that one
     odd sample does not decide.

@@ -2,7 +2,7 @@
 # StreamSequences against Arrow Flight (pyarrow): a client on the same machine receives all of a
 # synthetic bf16 set (1,024 sequences of 256 positions, d_model 576: 605 MB), over one stream, again
 # and again; the servers take turns, each visit with a client process of its own. Last line:
-# "ratio R", our median MB/s over the median of the peer's faster form.
+# "ratio R", our MB/s over that of the peer's faster form, the median over the rounds.
 #
 # What each does. lorsad reads the HDF5 shards in the keyed order of a seed, with two reader threads,
 # and checks each sequence's XXH3; our client fills the generated message. The peer has it easier:

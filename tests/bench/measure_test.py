@@ -13,6 +13,7 @@ from measure import (
     cost_percent,
     cpu_seconds,
     growth_percent,
+    paired_ratio,
     resident_megabytes,
     tokens_per_second,
 )
@@ -40,6 +41,14 @@ def test_the_cost_is_free_of_a_steady_drift_and_of_one_odd_window() -> None:
 def test_windows_that_do_not_alternate_are_refused() -> None:
     with pytest.raises(ValueError, match="alternate"):
         cost_percent([1.0, 1.0], [1.0, 1.0])
+
+
+def test_a_slow_round_does_not_count_against_either_side() -> None:
+    theirs = [100.0, 20.0, 100.0, 100.0, 90.0]
+    ours = [1.1 * rate for rate in theirs]
+    assert paired_ratio(ours, theirs) == pytest.approx(1.1)
+    with pytest.raises(ValueError):
+        paired_ratio([1.0], [])
 
 
 def test_growth_is_told_from_an_odd_sample() -> None:
