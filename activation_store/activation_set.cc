@@ -53,9 +53,10 @@ class OpenFiles {
   }
   // A reader that still holds the file keeps it open until it is done.
   void CloseOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto oldest = std::min_element(open_.begin(), open_.end(), [&](size_t a, size_t b) {
+    const auto used_before = [this](size_t a, size_t b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return entries_[a].used < entries_[b].used;
-    });
+    };
+    const auto oldest = std::min_element(open_.begin(), open_.end(), used_before);
     entries_[*oldest].file = nullptr;
     open_.erase(oldest);
   }

@@ -141,13 +141,14 @@ class LayoutReader {
   absl::Status ReadChunked() {
     LORSA_RETURN_IF_ERROR(ReadChunkDims());
     LORSA_RETURN_IF_ERROR(ReadFilters());
+    if (!layout_.filters.empty()) LORSA_RETURN_IF_ERROR(CheckDecodingCost());
     hsize_t allocated = 0;
     if (H5Dget_num_chunks(dataset_.get(), space_.get(), &allocated) < 0) {
       return Damaged("has an unreadable chunk index: ", Hdf5Reason());
     }
     if (allocated != layout_.chunks.size()) return NeverWritten();
     for (size_t i = 0; i < layout_.chunks.size(); ++i) LORSA_RETURN_IF_ERROR(ReadChunk(i));
-    return absl::OkStatus();
+    return CheckNoOverlap();
   }
 
   // Also sizes `layout_.chunks`.
@@ -231,6 +232,31 @@ class LayoutReader {
       return Damaged("has an unreadable chunk index: ", Hdf5Reason());
     }
     return CheckInsideFile(chunk);
+  }
+
+  absl::Status CheckDecodingCost() const {
+    uint64_t decoded = chunk_bytes_;  // for one row; below kMaxChunks chunks of kMaxChunkBytes
+    for (size_t i = 1; i < layout_.dims.size(); ++i) {
+      decoded *= (layout_.dims[i] - 1) / layout_.chunk_dims[i] + 1;
+    }
+    const uint64_t row_bytes = dataset_bytes_ / layout_.dims[0];
+    if (decoded <= kFreeDecodedBytes || decoded / kMaxDecodedRatio <= row_bytes) {
+      return absl::OkStatus();
+    }
+    return Damaged("decodes ", decoded, " bytes for each sequence of ", row_bytes,
+                   "; give it chunks of one sequence");
+  }
+
+  absl::Status CheckNoOverlap() const {
+    std::vector<StoredChunk> sorted = layout_.chunks;
+    std::sort(sorted.begin(), sorted.end(),
+              [](const StoredChunk& a, const StoredChunk& b) { return a.offset < b.offset; });
+    for (size_t i = 1; i < sorted.size(); ++i) {
+      if (sorted[i].offset - sorted[i - 1].offset < sorted[i - 1].bytes) {
+        return Damaged("has chunks that share bytes of the file");
+      }
+    }
+    return absl::OkStatus();
   }
 
   absl::Status CheckInsideFile(const StoredChunk& chunk) const {

@@ -26,6 +26,10 @@ absl::string_view DataTypeName(DataType type);  // "bf16", …, "int32", "uint8"
 inline constexpr uint64_t kMaxRank = 3;
 inline constexpr uint64_t kMaxChunks = 16384;         // per dataset
 inline constexpr uint64_t kMaxChunkBytes = 1u << 30;  // decoded
+// A row is read by decoding all chunks that it crosses: at most so many times its own bytes, or
+// kFreeDecodedBytes.
+inline constexpr uint64_t kMaxDecodedRatio = 256;
+inline constexpr uint64_t kFreeDecodedBytes = 1 << 20;
 
 struct StoredChunk {
   uint64_t offset = 0;           // of its first byte in the file
@@ -34,7 +38,7 @@ struct StoredChunk {
 };
 
 // One dataset. A contiguous one is a single chunk without filters. Every chunk is allocated and
-// lies inside the file.
+// lies inside the file, and no two share a byte: what a dataset decodes to is bounded by the file.
 struct DatasetLayout {
   DataType type = DataType::kUInt8;
   std::vector<uint64_t> dims;        // 1 to kMaxRank, each > 0; their product times size < 2^63

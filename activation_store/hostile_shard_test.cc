@@ -213,6 +213,41 @@ TEST_F(HostileShardTest, HugeChunksAreRefused) {
   ExpectRefused("has chunks beyond the bound");
 }
 
+// Each of the 2048 sequences would decode the chunk that holds them all.
+TEST_F(HostileShardTest, FilteredChunksOfManySequencesAreRefused) {
+  const auto chunked = [](hid_t properties) {
+    const hsize_t chunk[] = {1 << 11, 16, 32};
+    H5Pset_chunk(properties, 3, chunk);
+    H5Pset_deflate(properties, 1);
+  };
+  Replace("mhsa_input", H5T_IEEE_F32LE, {1 << 11, 16, 32}, chunked, /*write=*/false);
+  ExpectRefused("decodes 4194304 bytes for each sequence of 2048");
+}
+
+// A dataset of a file's size times the number of its chunks, by an index that names one place
+// again and again.
+TEST_F(HostileShardTest, ChunksThatShareBytesAreRefused) {
+  constexpr hsize_t kChunks = 2;
+  const auto chunked = [](hid_t properties) {
+    const hsize_t chunk[] = {kSequences / kChunks, kContext};
+    H5Pset_chunk(properties, 2, chunk);
+  };
+  Replace("mask", H5T_STD_U8LE, {kSequences, kContext}, chunked);
+  const auto contents = ReadHdf5Layout(fs_, shard_, {.datasets = {"mask"}});
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  const std::vector<StoredChunk>& chunks = contents->datasets.at("mask").chunks;
+  ASSERT_EQ(chunks.size(), kChunks);
+  std::string file = ReadBytes(shard_);
+  const auto bytes_of = [](uint64_t address) {
+    return std::string(reinterpret_cast<const char*>(&address), sizeof(address));
+  };
+  const size_t at = file.find(bytes_of(chunks[1].offset));
+  ASSERT_NE(at, std::string::npos);
+  file.replace(at, sizeof(uint64_t), bytes_of(chunks[0].offset + 1));
+  WriteBytes(shard_, file);
+  ExpectRefused("'mask' has chunks that share bytes");
+}
+
 TEST_F(HostileShardTest, SequencesBeyondTheBoundAreRefused) {
   const auto chunked = [](hid_t properties) {
     const hsize_t chunk[] = {1, 1 << 12, 1 << 12};

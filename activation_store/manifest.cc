@@ -28,7 +28,7 @@ constexpr absl::string_view kHookConventions[] = {"transformers.self_attn",
 constexpr int kMaxJsonDepth = 5;
 constexpr int64_t kMaxLayers = 1 << 16;
 constexpr int64_t kMaxHeads = 1 << 16;
-constexpr int64_t kMaxBytes = int64_t{1} << 62;
+constexpr int64_t kMaxFileBytes = int64_t{1} << 44;  // so that sums over a set fit
 
 absl::StatusOr<json> ParseJson(absl::string_view text) {
   if (text.size() > kMaxManifestBytes) return absl::DataLossError("it is longer than 32 MiB");
@@ -67,7 +67,8 @@ void ParseHookConvention(JsonFields& fields, Manifest& manifest) {
 void ParseCreated(JsonFields& fields, Manifest& manifest) {
   manifest.created = fields.Text("created");
   absl::Time time;
-  if (!absl::ParseTime(absl::RFC3339_full, manifest.created, &time, nullptr)) {
+  if (!absl::ParseTime(absl::RFC3339_full, manifest.created, &time, nullptr) ||
+      time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
     fields.Fail("created", "is not a time in the form 2026-11-30T12:00:00Z");
   }
 }
@@ -83,7 +84,7 @@ void ParseAttentionMember(JsonFields& fields, Manifest& manifest) {
 // `file` must be the name that the format gives it, so no path leads out of the folder.
 FileRecord ParseFileRecord(JsonFields& fields, absl::string_view file) {
   FileRecord record = {.file = fields.Text("file"),
-                       .bytes = fields.Integer("bytes", 1, kMaxBytes),
+                       .bytes = fields.Integer("bytes", 1, kMaxFileBytes),
                        .sha256 = fields.Text("sha256")};
   if (record.file != file) fields.Fail(fields.Path("file"), absl::StrCat("is not '", file, "'"));
   const bool hex = std::all_of(record.sha256.begin(), record.sha256.end(), [](char c) {

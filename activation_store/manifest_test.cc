@@ -139,10 +139,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadMember{"/shards/0/file", "\"../x.h5\"", "shards[0].file"},
         BadMember{"/shards/1/file", "\"shard-00002.h5\"", "shards[1].file"},
         BadMember{"/shards/0/bytes", "0", "shards[0].bytes"},
+        // Two such shards would make the size of the set overflow.
+        BadMember{"/shards/0/bytes", "4611686018427387904", "shards[0].bytes"},
         BadMember{"/shards/0/sha256", "\"AB\"", "shards[0].sha256"},
         BadMember{"/checksums/file", "\"/etc/passwd\"", "checksums.file"},
         BadMember{"/attention_weights/file", "\"x\"", "attention_weights.file"},
-        BadMember{"/created", "\"yesterday\"", "created"}));
+        BadMember{"/created", "\"yesterday\"", "created"},
+        BadMember{"/created", "\"infinite-future\"", "created"}));
 
 TEST(ManifestTest, TextThatIsNoObjectOfTheFormatIsRefused) {
   for (const std::string& text :

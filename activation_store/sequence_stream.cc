@@ -36,7 +36,10 @@ class Plan {
         training_sequences_(manifest.training_sequences()),
         order_(std::max<int64_t>(1, training_sequences_), options.seed),
         end_(held_out_ ? manifest.held_out_sequences() : kMaxCursor) {
-    if (options.limit > 0) end_ = std::min(end_, options.cursor + options.limit);
+    // Not by the sum of both, which may overflow.
+    if (options.limit > 0 && options.limit < end_ - options.cursor) {
+      end_ = options.cursor + options.limit;
+    }
   }
 
   int64_t Index(int64_t cursor) const {

@@ -151,6 +151,15 @@ TEST(SequenceStreamTest, OptionsOutOfRangeAreRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenStream(std::make_shared<FakeSet>(128), {}).status()));
 }
 
+// Their sum is beyond int64.
+TEST(SequenceStreamTest, ACursorAndALimitAtTheirBoundsEndTheStream) {
+  auto stream = OpenStream(std::make_shared<FakeSet>(kSequences),
+                           {.cursor = int64_t{1} << 62, .limit = int64_t{1} << 62});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  Sequence sequence;
+  EXPECT_TRUE(absl::IsOutOfRange((*stream)->Next(sequence)));
+}
+
 TEST(SequenceStreamTest, ARealSetStreamsTheSameWithAnyNumberOfThreads) {
   PosixFileSystem fs;
   const std::string folder = TestFolder(fs);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -11,20 +12,67 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxTextBytes = 1024;
+constexpr size_t kMaxShownBytes = 64;  // of a key, in an error
+
+// Whether objects and arrays stand more than `max_depth` deep in each other. Told from the text,
+// because the parser takes memory for each level that is opened.
+bool IsDeeper(absl::string_view text, int max_depth) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') ++i;  // and what it escapes
+    if (in_string) continue;
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (depth > max_depth) return true;
+  }
+  return false;
+}
+
+// Finds a key that comes twice in one object, of which readers would take different values.
+class DuplicateKeys {
+ public:
+  // As nlohmann's parser calls back; `depth` is that of what holds the event.
+  void See(int depth, json::parse_event_t event, const json& parsed) {
+    if (event == json::parse_event_t::object_start) {
+      keys_.resize(static_cast<size_t>(depth) + 1);
+      keys_.back().clear();
+    }
+    if (event == json::parse_event_t::key && found_.empty()) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys_[static_cast<size_t>(depth) - 1].insert(key).second) {
+        found_ = key.empty() ? "(empty)" : key.substr(0, kMaxShownBytes);
+      }
+    }
+  }
+  const std::string& found() const { return found_; }
+
+ private:
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open, outermost first
+  std::string found_;
+};
 
 }  // namespace
 
 absl::StatusOr<json> ParseJsonObject(absl::string_view text, int max_depth) {
-  bool too_deep = false;
+  if (IsDeeper(text, max_depth)) {
+    return absl::DataLossError(absl::StrCat("it nests JSON more than ", max_depth, " levels deep"));
+  }
+  DuplicateKeys duplicates;
   json value = json::parse(
       text.begin(), text.end(),
-      [&](int depth, json::parse_event_t, json&) {
-        too_deep |= depth > max_depth;
-        return !too_deep;
+      [&](int depth, json::parse_event_t event, json& parsed) {
+        duplicates.See(depth, event, parsed);
+        return true;
       },
       /*allow_exceptions=*/false);
-  if (too_deep || value.is_discarded() || !value.is_object()) {
-    return absl::DataLossError("it is not a JSON object of this format");
+  if (value.is_discarded() || !value.is_object()) {
+    return absl::DataLossError("it is not a JSON object");
+  }
+  if (!duplicates.found().empty()) {
+    return absl::DataLossError(absl::StrCat("the key '", duplicates.found(), "' comes twice"));
   }
   return value;
 }

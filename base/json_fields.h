@@ -13,7 +13,8 @@
 
 namespace lorsa {
 
-// The JSON object that `text` is, at most `max_depth` levels deep. DATA_LOSS if it is not one.
+// The JSON object that `text` is, in UTF-8, with at most `max_depth` objects and arrays in each
+// other and no key twice in one object. DATA_LOSS saying why if it is not one.
 absl::StatusOr<nlohmann::json> ParseJsonObject(absl::string_view text, int max_depth);
 
 // Takes the members of one JSON object by name. The first error stays, later calls give defaults,

@@ -10,6 +10,15 @@ TEST(JsonFieldsTest, OnlyAnObjectOfBoundedDepthIsParsed) {
   EXPECT_FALSE(ParseJsonObject(R"({"a": {"b": {"c": 1}}})", 2).ok());
   EXPECT_FALSE(ParseJsonObject("[1]", 2).ok());
   EXPECT_FALSE(ParseJsonObject(R"({"a": )", 2).ok());
+  EXPECT_TRUE(ParseJsonObject(R"({"a]{[": "\\\"[{", "b": [{}]})", 3).ok());
+  EXPECT_FALSE(ParseJsonObject(R"({"b": [{}]})", 2).ok());
+}
+
+TEST(JsonFieldsTest, AKeyThatComesTwiceIsRefused) {
+  EXPECT_EQ(ParseJsonObject(R"({"a": 1, "b": {"c": 2, "c": 3}})", 2).status().message(),
+            "the key 'c' comes twice");
+  EXPECT_FALSE(ParseJsonObject(R"({"a": {"b": 1}, "a": {"b": 1}})", 2).ok());
+  EXPECT_TRUE(ParseJsonObject(R"({"a": {"b": 1}, "c": {"b": 1}, "b": [{"b": 1}]})", 3).ok());
 }
 
 TEST(JsonFieldsTest, MembersAreTakenByTypeAndBound) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/json_fields.h"
 #include "base/status_macros.h"
 
 namespace lorsa {
@@ -38,24 +39,6 @@ absl::StatusOr<uint64_t> ByteSize(absl::string_view dtype, absl::Span<const int6
     }
   }
   return bytes;
-}
-
-// nlohmann's parser without exceptions, refusing depth beyond what the format has (its recursion
-// happens in the SAX handler below, so deep nesting costs no stack).
-absl::StatusOr<json> ParseHeader(const std::string& path, const std::string& text) {
-  bool too_deep = false;
-  json header = json::parse(
-      text,
-      [&](int depth, json::parse_event_t, json&) {
-        too_deep |= depth > kMaxJsonDepth;
-        return !too_deep;
-      },
-      /*allow_exceptions=*/false);
-  if (too_deep) return Damaged(path, "its header is nested too deeply");
-  if (header.is_discarded() || !header.is_object()) {
-    return Damaged(path, "its header is not a JSON object");
-  }
-  return header;
 }
 
 absl::StatusOr<SafetensorsEntry> ParseEntry(const json& value, uint64_t data_start) {
@@ -133,10 +116,14 @@ absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(FileSystem& fs, const 
   }
   std::string text(header_bytes, '\0');
   LORSA_RETURN_IF_ERROR(reader.file_->ReadAt(kPrefixBytes, absl::MakeSpan(text)));
-  LORSA_ASSIGN_OR_RETURN(const json header, ParseHeader(path, text));
+  const auto header = ParseJsonObject(text, kMaxJsonDepth);
+  if (!header.ok()) {
+    return Damaged(path, absl::StrCat("in its header, ", header.status().message()));
+  }
   const uint64_t data_start = kPrefixBytes + header_bytes;
-  for (const auto& [name, value] : header.items()) {
+  for (const auto& [name, value] : header->items()) {
     if (name == "__metadata__") {
+      if (!value.is_object()) return Damaged(path, "its metadata is not an object");
       for (const auto& [key, item] : value.items()) {
         if (!item.is_string()) return Damaged(path, "a metadata value is not a string");
         reader.metadata_[key] = item.get<std::string>();

@@ -76,6 +76,10 @@ TEST_F(SafetensorsTest, HostileHeadersAreRefusedByName) {
       {"{", ""},                            // not JSON
       {std::string(100000, '['), ""},       // nesting
       {R"({"__metadata__":{"k":1}})", ""},  // metadata that is no string
+      {R"({"__metadata__":"k"})", ""},      // metadata that is no object
+      {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+       R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
+       "12"},  // a name that comes twice
       {R"({"a":{"dtype":"F32","shape":[0]}})", ""}};
   for (const auto& [header, data] : kBad) {
     const absl::Status status = Open(header, data);
