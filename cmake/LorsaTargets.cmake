@@ -10,11 +10,14 @@ set(LORSA_SANITIZE "" CACHE STRING "Value of -fsanitize= for our own code")
 
 add_library(lorsa_options INTERFACE)
 target_include_directories(lorsa_options INTERFACE ${CMAKE_SOURCE_DIR})
-# -Wrestrict: false alarms of GCC 12 on std::string (GCC bug 105651).
+# -Wrestrict: false alarms of GCC 12 on std::string (GCC bug 105651). -Wthread-safety, which checks
+# the ABSL_GUARDED_BY annotations, is clang's alone.
 target_compile_options(lorsa_options INTERFACE -Wall -Wextra -Werror -Wno-sign-compare
-                       -Wno-missing-field-initializers -Wno-restrict)
+                       -Wno-missing-field-initializers
+                       $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 if(LORSA_SANITIZE)
-  target_compile_options(lorsa_options INTERFACE -fsanitize=${LORSA_SANITIZE} -fno-omit-frame-pointer)
+  target_compile_options(lorsa_options INTERFACE -fsanitize=${LORSA_SANITIZE} -fno-sanitize-recover=all
+                         -fno-omit-frame-pointer)
   target_link_options(lorsa_options INTERFACE -fsanitize=${LORSA_SANITIZE})
 endif()
 if(LORSA_SANITIZE STREQUAL "thread")

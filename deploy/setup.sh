@@ -11,6 +11,8 @@ PACKAGES=(
   libabsl-dev libcli11-dev libgmock-dev libgrpc++-dev libgtest-dev libhdf5-dev
   libisal-dev libopenmpi-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev
   nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
+  # fuzz targets (tests/fuzz)
+  clang-14 libclang-rt-14-dev
   # ranks of a job that has several
   openmpi-bin
   # Python
