@@ -46,6 +46,12 @@ std::vector<std::string> FoldersOf(const LorsadOptions& options, const DataLayou
   return folders;
 }
 
+absl::Status CheckProgram(FileSystem& fs, const std::string& path, absl::string_view what_to_do) {
+  LORSA_ASSIGN_OR_RETURN(const bool exists, fs.Exists(path));
+  if (exists) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("there is no ", path, ": ", what_to_do));
+}
+
 ServerDescription Describe(const LorsadOptions& options, const ActivationRoots& roots,
                            const DataLayout& layout, absl::Time start_time) {
   return {.version = kVersion,
@@ -95,17 +101,17 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   const std::string worker = options.worker_binary.empty()
                                  ? JoinPath(ProgramFolder(), "lorsa-worker")
                                  : std::filesystem::absolute(options.worker_binary).string();
-  LORSA_ASSIGN_OR_RETURN(const bool worker_exists, fs.Exists(worker));
-  if (!worker_exists) {
-    return absl::NotFoundError(absl::StrCat("there is no ", worker,
-                                            ": build lorsa-worker, or name it with "
-                                            "--worker-binary"));
-  }
+  LORSA_RETURN_IF_ERROR(
+      CheckProgram(fs, worker, "build lorsa-worker, or name it with --worker-binary"));
+  const std::string inspect = JoinPath(ProgramFolder(), "lorsa-inspect");
+  LORSA_RETURN_IF_ERROR(
+      CheckProgram(fs, inspect, "it belongs beside lorsad; build it, or copy it there"));
   return Foundation{.layout = layout,
                     .lock = std::move(lock),
                     .catalog = std::move(catalog),
                     .roots = std::move(roots),
-                    .worker_binary = worker};
+                    .worker_binary = worker,
+                    .inspect_program = inspect};
 }
 
 absl::StatusOr<std::unique_ptr<Lorsad>> Lorsad::Start(const LorsadOptions& options) {
@@ -143,7 +149,8 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
       authorizer_(MethodRules(), jobs_.sessions()),
       control_executor_(kControlThreads),
       data_executor_(kDataThreads),
-      quarantine_(*catalog_, absl::Now,
+      inspector_(*fs_, foundation.inspect_program),
+      quarantine_(*catalog_, inspector_, absl::Now,
                   [this](const std::string& job, const std::string& why) {
                     // One that does not run just now is left: it is looked at again when it does.
                     jobs_.PauseForQuarantine(job, why).IgnoreError();
@@ -160,12 +167,14 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                            .now = absl::Now,
                            .quarantine = quarantine_,
                            .uploads = uploads_,
+                           .inspector = inspector_,
                            .max_sequence_streams = options.limits.sequence_streams}),
       checkpoint_service_({.runtime = data_,
                            .catalog = *catalog_,
                            .fs = *fs_,
                            .layout = layout_,
                            .publisher = jobs_.sessions().publisher(),
+                           .inspector = inspector_,
                            .roots = foundation.roots,
                            .now = absl::Now,
                            .disk_reserve_bytes = options.disk_reserve_bytes}),

@@ -14,6 +14,7 @@
 #include "base/folder_lock.h"
 #include "server/catalog/catalog.h"
 #include "server/condition_monitor.h"
+#include "server/inspection/inspector.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_manager.h"
 #include "server/jobs/job_watch.h"
@@ -69,6 +70,7 @@ class Lorsad {
     std::unique_ptr<Catalog> catalog;
     ActivationRoots roots;
     std::string worker_binary;
+    std::string inspect_program;
   };
   static absl::StatusOr<Foundation> Prepare(FileSystem& fs, const LorsadOptions& options);
 
@@ -93,6 +95,7 @@ class Lorsad {
   // Two, so that streams waiting for a slow disk do not keep workers' heartbeats waiting.
   Executor control_executor_;
   Executor data_executor_;
+  const Inspector inspector_;
   SetQuarantine quarantine_;
   SetUploads uploads_;
   const CallRuntime control_;

@@ -1,6 +1,5 @@
 #include "server/jobs/local_process_launcher.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -10,51 +9,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/spawn_settings.h"
 
 namespace lorsa::server {
 namespace {
-
-// What posix_spawn is told; frees what it holds.
-class SpawnSettings {
- public:
-  explicit SpawnSettings(const std::string& log_file) {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, log_file.c_str(),
-                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
-    posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
-    posix_spawnattr_init(&attributes_);
-    // The server blocks the signals that it waits for, and ignores SIGPIPE; both would be
-    // inherited.
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setsigdefault(&attributes_, &all);
-    posix_spawnattr_setflags(&attributes_,
-                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  }
-  ~SpawnSettings() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
-
-  const posix_spawn_file_actions_t* actions() const { return &actions_; }
-  const posix_spawnattr_t* attributes() const { return &attributes_; }
-
- private:
-  posix_spawn_file_actions_t actions_;
-  posix_spawnattr_t attributes_;
-};
 
 // mpirun, which stays as long as its ranks and whose death ends them. They are on this machine, so
 // no network is looked for; they have threads, so none is bound to one core.
@@ -94,31 +57,15 @@ std::vector<std::string> EnvironmentWith(const std::string& device) {
   return variables;
 }
 
-// As exec takes them; valid as long as `texts` is.
-std::vector<char*> Pointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // What a process that was killed, or mpirun whose rank was, leaves behind.
 bool IsKilled(int wait_status) {
   return (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) ||
          (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
 }
 
-std::string Describe(int wait_status) {
-  if (WIFSIGNALED(wait_status)) {
-    const int signal = WTERMSIG(wait_status);
-    return absl::StrCat("was killed by signal ", signal, " (", strsignal(signal), ")");
-  }
-  return absl::StrCat("exited with status ", WEXITSTATUS(wait_status));
-}
-
 // `before` and `now`: processes killed for want of memory by the launch and by the end.
 ProcessStatus EndingOf(int wait_status, std::optional<int64_t> before, std::optional<int64_t> now) {
-  ProcessStatus status{.alive = false, .ending = Describe(wait_status)};
+  ProcessStatus status{.alive = false, .ending = DescribeEnding(wait_status)};
   if (!IsKilled(wait_status)) return status;
   if (!before || !now) {
     absl::StrAppend(&status.ending, ", perhaps because memory ran out");
@@ -132,7 +79,8 @@ ProcessStatus EndingOf(int wait_status, std::optional<int64_t> before, std::opti
 }  // namespace
 
 absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest& request) {
-  const SpawnSettings settings(request.log_file);
+  SpawnSettings settings;
+  settings.AppendOutputTo(request.log_file);
   std::vector<std::string> command = CommandFor(worker_binary_, request);
   absl::MutexLock lock(&mu_);
   const std::string device = devices_.empty() ? "" : devices_.Choose();
@@ -141,7 +89,7 @@ absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest
   pid_t pid = 0;
   const int error =
       ::posix_spawnp(&pid, command[0].c_str(), settings.actions(), settings.attributes(),
-                     Pointers(command).data(), Pointers(environment).data());
+                     SpawnPointers(command).data(), SpawnPointers(environment).data());
   const bool ranked = request.ranks > 1;
   if (error != 0) {
     return ErrnoStatus(

@@ -93,7 +93,7 @@ class WatchedSequences final : public StreamSource<grpc::ByteBuffer> {
 
 ActivationService::ActivationService(ActivationServiceEnvironment environment)
     : env_(std::move(environment)),
-      open_sets_(env_.fs, kOpenSets),
+      open_sets_(env_.fs, env_.inspector, kOpenSets),
       sequence_streams_(env_.max_sequence_streams),
       registrations_(1),
       verifications_(1) {}
@@ -177,6 +177,7 @@ absl::StatusOr<ActivationService::Place> ActivationService::PlaceOf(
 
 absl::StatusOr<v1::RegisterActivationSetResponse> ActivationService::Register(
     const std::string& id, const Place& place, const store::ProgressFunction& progress) {
+  LORSA_RETURN_IF_ERROR(env_.inspector.InspectSet(place.folder).status);
   LORSA_RETURN_IF_ERROR(
       store::SealSet(env_.fs, place.folder, Rfc3339(env_.now()), progress).status());
   LORSA_ASSIGN_OR_RETURN(auto opened, store::ActivationSet::Open(env_.fs, place.folder));

@@ -13,6 +13,7 @@
 #include "base/file_system.h"
 #include "lorsa/v1/activation_service.grpc.pb.h"
 #include "server/catalog/catalog.h"
+#include "server/inspection/inspector.h"
 #include "server/rpc/call_runtime.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/server_stream.h"
@@ -32,6 +33,7 @@ struct ActivationServiceEnvironment {
   std::function<absl::Time()> now;  // thread-safe
   SetQuarantine& quarantine;
   SetUploads& uploads;
+  const Inspector& inspector;
   // Open at once; each takes up to 32 MiB and its reader threads.
   int max_sequence_streams = 64;
 };

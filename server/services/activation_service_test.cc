@@ -50,6 +50,7 @@ class ActivationServiceTest : public ServicesTest {
                                      .now = [this] { return now_.load(); },
                                      .quarantine = quarantine_,
                                      .uploads = uploads_,
+                                     .inspector = inspector_,
                                      .max_sequence_streams = 2});
     Serve({service_.get()});
     stub_ = v1::ActivationService::NewStub(channel_);
@@ -155,7 +156,7 @@ class ActivationServiceTest : public ServicesTest {
   const store::Manifest description_ =
       store::TestDescription(store::ElementType::kBFloat16, 16, 64);
   std::atomic<absl::Time> now_ = kStart;
-  SetQuarantine quarantine_{*catalog_, [this] { return now_.load(); },
+  SetQuarantine quarantine_{*catalog_, inspector_, [this] { return now_.load(); },
                             [](const auto&, const auto&) {}};
   SetUploads uploads_{fs_, Path("sets"), 0};
   std::unique_ptr<ActivationService> service_;

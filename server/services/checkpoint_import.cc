@@ -161,6 +161,7 @@ class Import {
   }
 
   absl::StatusOr<v1::Checkpoint> CopyAndCheck() {
+    LORSA_RETURN_IF_ERROR(env_.inspector.InspectCheckpoint(source_).status);  // 2
     const std::string manifest_path = JoinPath(source_, kManifestFile);
     LORSA_RETURN_IF_ERROR(CheckJsonSize(env_.fs, manifest_path));
     LORSA_ASSIGN_OR_RETURN(const std::string manifest_sha256, Sha256OfFile(env_.fs, manifest_path));
@@ -172,8 +173,8 @@ class Import {
     LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(copy_));
     LORSA_ASSIGN_OR_RETURN(const auto files,
                            VerifyCheckpointFiles(env_.fs, copy_, manifest_sha256));  // 3
-    LORSA_RETURN_IF_ERROR(
-        ReadConfiguration(env_.fs, JoinPath(copy_, kConfigFile), contents_));  // 4
+    LORSA_RETURN_IF_ERROR(env_.inspector.InspectCheckpoint(copy_).status);           // 4
+    LORSA_RETURN_IF_ERROR(ReadConfiguration(env_.fs, JoinPath(copy_, kConfigFile), contents_));
     LORSA_RETURN_IF_ERROR(ReadState(env_.fs, JoinPath(copy_, kStateFile), contents_));
     LORSA_RETURN_IF_ERROR(CheckWeights(env_.fs, JoinPath(copy_, kWeightsFile), contents_));
     v1::Checkpoint checkpoint;

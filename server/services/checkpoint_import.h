@@ -2,12 +2,15 @@
 //
 // Protocol of an import as job ID:
 //   1. imports/ID, left by an import that was cut off, is removed.
-//   2. Each file that the folder's manifest lists is copied there and fsynced: regular files alone,
+//   2. A child process parses the folder (server/inspection). Each file that the folder's manifest
+//   lists is copied there and fsynced: regular files alone,
 //      of valid names, not through links, no more than announced and than there is room for.
 //   3. The copy is held against its manifest: sizes, sha256, no other file. From here on the folder
 //      that it came from does not matter.
-//   4. The weights are held against their configuration: names, types and shapes, from the header
-//      of the file alone.
+//   4. A child process parses the copy, which nobody else can change: what was parsed is what is
+//   read
+//      from here on. The weights are held against their configuration: names, types and shapes,
+//      from the header of the file alone.
 //   5. The copy is renamed to jobs/ID/checkpoints/step-…, and the parent folders are fsynced.
 //   6. The catalog stores job and checkpoint in one transaction.
 // A crash before 6 leaves folders that no job knows; the next import of that id replaces them.
@@ -22,6 +25,7 @@
 #include "base/file_system.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "server/catalog/catalog.h"
+#include "server/inspection/inspector.h"
 #include "server/jobs/data_layout.h"
 
 namespace lorsa::server {
@@ -29,6 +33,7 @@ namespace lorsa::server {
 struct ImportEnvironment {
   Catalog& catalog;
   FileSystem& fs;
+  const Inspector& inspector;
   DataLayout layout;
   std::function<absl::Time()> now;
   int64_t disk_reserve_bytes = 0;

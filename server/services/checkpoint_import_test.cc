@@ -80,7 +80,11 @@ class CheckpointImportTest : public testing::Test {
   }
 
   absl::StatusOr<v1::Checkpoint> Import(FileSystem& fs) {
-    return ImportCheckpoint({.catalog = *catalog_, .fs = fs, .layout = layout_, .now = absl::Now},
+    return ImportCheckpoint({.catalog = *catalog_,
+                             .fs = fs,
+                             .inspector = inspector_,
+                             .layout = layout_,
+                             .now = absl::Now},
                             "imported", Source(), [](int64_t, int64_t) { return true; });
   }
   absl::StatusOr<v1::Checkpoint> Import() { return Import(fs_); }
@@ -97,6 +101,7 @@ class CheckpointImportTest : public testing::Test {
 
   ScratchFolder folder_;
   PosixFileSystem fs_;
+  const Inspector inspector_{fs_, LORSA_INSPECT_PROGRAM};
   const DataLayout layout_{folder_.Path("data")};
   std::unique_ptr<Catalog> catalog_;
   json config_, state_;
@@ -225,6 +230,7 @@ TEST_F(CheckpointImportTest, WhatDoesNotFitBesideTheReserveIsRefused) {
   const absl::Status status =
       ImportCheckpoint({.catalog = *catalog_,
                         .fs = fs_,
+                        .inspector = inspector_,
                         .layout = layout_,
                         .now = absl::Now,
                         .disk_reserve_bytes = int64_t{1} << 60},

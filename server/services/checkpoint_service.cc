@@ -102,6 +102,7 @@ CheckpointService::OpenImport(const v1::ImportCheckpointRequest& request, Waker 
             *response.mutable_checkpoint(),
             server::ImportCheckpoint({.catalog = env_.catalog,
                                       .fs = env_.fs,
+                                      .inspector = env_.inspector,
                                       .layout = env_.layout,
                                       .now = env_.now,
                                       .disk_reserve_bytes = env_.disk_reserve_bytes},

@@ -12,6 +12,7 @@
 #include "base/file_system.h"
 #include "lorsa/v1/checkpoint_service.grpc.pb.h"
 #include "server/catalog/catalog.h"
+#include "server/inspection/inspector.h"
 #include "server/jobs/checkpoint_publisher.h"
 #include "server/jobs/data_layout.h"
 #include "server/rpc/call_runtime.h"
@@ -27,6 +28,7 @@ struct CheckpointServiceEnvironment {
   FileSystem& fs;
   DataLayout layout;
   CheckpointPublisher& publisher;
+  const Inspector& inspector;
   ActivationRoots roots;
   std::function<absl::Time()> now;  // thread-safe
   int64_t disk_reserve_bytes = 0;

@@ -32,6 +32,7 @@ class CheckpointServiceTest : public ServicesTest {
                                      .fs = fs_,
                                      .layout = *layout_,
                                      .publisher = publisher_,
+                                     .inspector = inspector_,
                                      .roots = ActivationRoots::Create({folder_}).value(),
                                      .now = absl::Now});
     Serve({service_.get()});

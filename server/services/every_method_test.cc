@@ -52,12 +52,14 @@ class EveryMethodTest : public ServicesTest {
                       .roots = ActivationRoots::Create({folder_}).value(),
                       .now = absl::Now,
                       .quarantine = quarantine_,
-                      .uploads = uploads_}),
+                      .uploads = uploads_,
+                      .inspector = inspector_}),
         checkpoints_({.runtime = denied_,
                       .catalog = *catalog_,
                       .fs = fs_,
                       .layout = *layout_,
                       .publisher = jobs_.sessions().publisher(),
+                      .inspector = inspector_,
                       .roots = ActivationRoots::Create({folder_}).value(),
                       .now = absl::Now}),
         job_service_({.runtime = denied_,
@@ -95,7 +97,7 @@ class EveryMethodTest : public ServicesTest {
   DenyAll deny_;
   CallRuntime denied_{*executor_, deny_};
   JobManager jobs_;
-  SetQuarantine quarantine_{*catalog_, absl::Now, [](const auto&, const auto&) {}};
+  SetQuarantine quarantine_{*catalog_, inspector_, absl::Now, [](const auto&, const auto&) {}};
   SetUploads uploads_{fs_, folder_, 0};
   ServerConditions conditions_{absl::Now};
   ServerInfoService info_;

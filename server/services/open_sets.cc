@@ -13,6 +13,7 @@ absl::StatusOr<std::shared_ptr<const store::ActivationSet>> OpenSets::Get(
   if (auto set = FindAndTouch(registered.manifest_sha256(), registered.path())) return set;
   // Not under the lock: opening reads every shard's header. Two callers may open the same set; the
   // second copy dies with its stream.
+  LORSA_RETURN_IF_ERROR(inspector_.InspectSet(registered.path()).status);
   LORSA_ASSIGN_OR_RETURN(auto set, store::ActivationSet::Open(fs_, registered.path()));
   if (set->manifest_sha256() != registered.manifest_sha256()) {
     return WithReason(

@@ -12,6 +12,7 @@
 #include "activation_store/activation_set.h"
 #include "base/file_system.h"
 #include "lorsa/v1/activation_service.pb.h"
+#include "server/inspection/inspector.h"
 
 namespace lorsa::server {
 
@@ -19,10 +20,12 @@ namespace lorsa::server {
 // stream still reads lives on until that stream ends. Thread-safe; blocks on files.
 class OpenSets {
  public:
-  // `fs` outlives this.
-  OpenSets(FileSystem& fs, size_t capacity) : fs_(fs), capacity_(capacity) {}
+  // `fs` and `inspector` outlive this.
+  OpenSets(FileSystem& fs, const Inspector& inspector, size_t capacity)
+      : fs_(fs), inspector_(inspector), capacity_(capacity) {}
 
-  // The set that was registered as `registered`. Errors are those of store::ActivationSet::Open;
+  // The set that was registered as `registered`. Errors are those of Inspector and of
+  // store::ActivationSet::Open;
   // FAILED_PRECONDITION (reason SET_CHANGED) if its manifest is another one by now.
   absl::StatusOr<std::shared_ptr<const store::ActivationSet>> Get(
       const v1::ActivationSet& registered);
@@ -35,6 +38,7 @@ class OpenSets {
   void Insert(SetPointer set);
 
   FileSystem& fs_;
+  const Inspector& inspector_;
   const size_t capacity_;
   absl::Mutex mutex_;
   std::list<SetPointer> sets_ ABSL_GUARDED_BY(mutex_);  // the last used first

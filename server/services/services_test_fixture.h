@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "server/catalog/catalog.h"
+#include "server/inspection/inspector.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_environment.h"
 #include "server/rpc/authorization.h"
@@ -88,6 +89,7 @@ class ServicesTest : public testing::Test {
   PosixFileSystem fs_;
   std::unique_ptr<DataLayout> layout_;
   std::unique_ptr<Catalog> catalog_;
+  const Inspector inspector_{fs_, LORSA_INSPECT_PROGRAM};
   NoLauncher launcher_;
   JobWatchHub watchers_;
   NoWorkers tokens_;

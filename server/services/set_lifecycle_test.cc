@@ -37,7 +37,8 @@ class SetLifecycleTest : public ServicesTest {
         .roots = ActivationRoots::Create({Path("roots"), layout_->SetsFolder()}).value(),
         .now = [this] { return now_.load(); },
         .quarantine = quarantine_,
-        .uploads = uploads_});
+        .uploads = uploads_,
+        .inspector = inspector_});
     Serve({service_.get()});
     stub_ = v1::ActivationService::NewStub(channel_);
   }
@@ -165,7 +166,7 @@ class SetLifecycleTest : public ServicesTest {
   std::atomic<absl::Time> now_ = kStart;
   std::vector<std::pair<std::string, std::string>> paused_;  // job, why
   SetQuarantine quarantine_{
-      *catalog_, [this] { return now_.load(); },
+      *catalog_, inspector_, [this] { return now_.load(); },
       [this](const std::string& job, const std::string& why) { paused_.emplace_back(job, why); }};
   SetUploads uploads_{fs_, layout_->SetsFolder(), 0};
   std::unique_ptr<ActivationService> service_;

@@ -14,6 +14,7 @@
 #include "base/file_system.h"
 #include "lorsa/v1/activation_service.pb.h"
 #include "server/catalog/catalog.h"
+#include "server/inspection/inspector.h"
 
 namespace lorsa::server {
 
@@ -29,9 +30,13 @@ class SetQuarantine {
   // Pauses a job if it runs, for the reason given.
   using PauseJob = std::function<void(const std::string& job_id, const std::string& why)>;
 
-  // `catalog` outlives this.
-  SetQuarantine(Catalog& catalog, std::function<absl::Time()> now, PauseJob pause_job)
-      : catalog_(catalog), now_(std::move(now)), pause_job_(std::move(pause_job)) {}
+  // `catalog` and `inspector` outlive this.
+  SetQuarantine(Catalog& catalog, const Inspector& inspector, std::function<absl::Time()> now,
+                PauseJob pause_job)
+      : catalog_(catalog),
+        inspector_(inspector),
+        now_(std::move(now)),
+        pause_job_(std::move(pause_job)) {}
 
   // The set is QUARANTINED with these problems, of which there is one at least, in addition to
   // those that it has; then jobs that train on it are paused. ABORTED if another set has its name
@@ -39,10 +44,11 @@ class SetQuarantine {
   absl::StatusOr<v1::ActivationSet> Impose(const v1::ActivationSet& set,
                                            const std::vector<std::string>& problems);
 
-  // Reads every byte of the set (store::VerifySet) and compares its manifest with the one that was
-  // registered. Then the set is QUARANTINED with just the problems that were found, and jobs that
-  // train on it are paused, or it is READY if there are none. On error, CANCELLED if `progress`
-  // returned false among them, nothing is changed.
+  // Has a child parse the set and, unless that already fails, reads every byte of it
+  // (store::VerifySet) and compares its manifest with the one that was registered. Then the set is
+  // QUARANTINED with just the problems that were found, and jobs that train on it are paused, or it
+  // is READY if there are none. On error, CANCELLED if `progress` returned false among them,
+  // nothing is changed.
   absl::StatusOr<store::VerificationReport> Verify(FileSystem& fs, const v1::ActivationSet& set,
                                                    const store::ProgressFunction& progress);
 
@@ -50,9 +56,12 @@ class SetQuarantine {
   void PauseJobs(const v1::ActivationSet& set) const;
 
  private:
+  absl::StatusOr<store::VerificationReport> Examine(FileSystem& fs, const v1::ActivationSet& set,
+                                                    const store::ProgressFunction& progress);
   absl::Status Record(const v1::ActivationSet& set, const std::vector<std::string>& problems);
 
   Catalog& catalog_;
+  const Inspector& inspector_;
   const std::function<absl::Time()> now_;
   const PauseJob pause_job_;
 };
