@@ -14,7 +14,7 @@
 #include "activation_store/checksums.h"
 #include "activation_store/set_writer.h"
 #include "base/status_macros.h"
-#include "client/cpp/client.h"
+#include "lorsa/client/client.h"
 
 namespace lorsa {
 namespace {

@@ -34,7 +34,9 @@ function(lorsa_library)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
   add_library(lorsa_${ARG_NAME} STATIC ${ARG_SOURCES})
   add_library(lorsa::${ARG_NAME} ALIAS lorsa_${ARG_NAME})
-  target_link_libraries(lorsa_${ARG_NAME} PUBLIC lorsa_options ${ARG_DEPS})
+  # Our warnings and include folder are not those of who links an installed library.
+  target_link_libraries(lorsa_${ARG_NAME} PUBLIC $<BUILD_INTERFACE:lorsa_options> ${ARG_DEPS})
+  target_compile_features(lorsa_${ARG_NAME} PUBLIC cxx_std_20)
 endfunction()
 
 function(lorsa_program)

@@ -44,6 +44,10 @@ absl::StatusOr<SpecText> FromFile(const std::string& name, FileSystem& fs) {
 
 }  // namespace
 
+bool IsJson(absl::string_view text) {
+  return absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), "{");
+}
+
 absl::StatusOr<SpecText> ReadSpecText(const std::vector<std::string>& words, std::istream& in,
                                       FileSystem& fs) {
   SpecText spec{.source = "the command line", .text = absl::StrJoin(words, " ")};
@@ -53,7 +57,7 @@ absl::StatusOr<SpecText> ReadSpecText(const std::vector<std::string>& words, std
   } else if (words.size() == 1 && IsFile(words[0], fs)) {
     LORSA_ASSIGN_OR_RETURN(spec, FromFile(words[0], fs));
   }
-  spec.json = spec.json || absl::StartsWith(absl::StripLeadingAsciiWhitespace(spec.text), "{");
+  spec.json = spec.json || IsJson(spec.text);
   return spec;
 }
 

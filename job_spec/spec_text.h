@@ -20,9 +20,12 @@ struct SpecText {
   bool json = false;
 };
 
+// Whether a specification's text is JSON: it begins with '{'.
+bool IsJson(absl::string_view text);
+
 // From the words of a command line: one word is "-" (read `in`), the name of a file, or the
 // specification itself; more than one are the specification itself. Text longer than 1 MiB is
-// RESOURCE_EXHAUSTED. It is JSON if it begins with '{' or the file's name ends in .json.
+// RESOURCE_EXHAUSTED. It is JSON if IsJson or the file's name ends in .json.
 absl::StatusOr<SpecText> ReadSpecText(const std::vector<std::string>& words, std::istream& in,
                                       FileSystem& fs);
 

@@ -55,7 +55,9 @@ std::string ErrorText(const absl::Status& status, const client::Client& client) 
 }
 
 int Run(const Action& action, const GlobalOptions& options, Environment& env) {
-  auto client = client::Client::Create(options.client);
+  client::ClientOptions client_options = options.client;
+  client_options.file_system = &env.fs;
+  auto client = client::Client::Create(client_options);
   if (!client.ok()) {
     env.err.stream << "lorsa: " << Printable(client.status().message()) << std::endl;
     return kUsage;

@@ -9,7 +9,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/format.h"
 #include "client/cli/table.h"
-#include "client/cpp/checkpoint_download.h"
+#include "lorsa/client/checkpoint_download.h"
 
 namespace lorsa::cli {
 namespace {
@@ -77,7 +77,7 @@ absl::StatusOr<int> Download(Session& session, const std::string& text, const st
     LORSA_ASSIGN_OR_RETURN(
         checkpoint,
         client::DownloadCheckpoint(
-            session.client, session.env.fs, name, folder,
+            session.client, name, folder,
             {.on_progress = [&](int64_t done, int64_t total) { progress.Show(done, total); },
              .on_outage = [&](const absl::Status& why,
                               absl::Duration) { progress.ShowOutage(why); }}));

@@ -17,6 +17,7 @@
 #include "client/cli/job_watch_view.h"
 #include "client/cli/policy_options.h"
 #include "client/cli/table.h"
+#include "lorsa/client/job_log.h"
 
 namespace lorsa::cli {
 namespace {
@@ -183,19 +184,15 @@ absl::StatusOr<int> Logs(Session& session, const std::string& id, bool follow) {
   request.set_follow(follow);
   int attempt = 0;
   const auto print = [&](const v1::ReadLogsResponse& response) {
-    if (session.json) {
-      PrintJson(session.out(), response);
-      return absl::OkStatus();
-    }
+    if (session.json) return PrintJson(session.out(), response);
     if (response.attempt() != attempt) {
       attempt = response.attempt();
       session.out() << "==> attempt " << attempt << " <==\n";
     }
     session.out() << (session.env.out.is_terminal ? Printable(response.text()) : response.text())
                   << std::flush;
-    return absl::OkStatus();
   };
-  LORSA_RETURN_IF_ERROR(session.client.Stream(&v1::JobService::Stub::ReadLogs, request, print));
+  LORSA_RETURN_IF_ERROR(client::ReadJobLog(session.client, request, print, nullptr));
   return kSuccess;
 }
 

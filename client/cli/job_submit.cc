@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "client/cli/format.h"
 #include "client/cli/job_watch_command.h"
 #include "google/protobuf/text_format.h"
@@ -12,8 +11,6 @@
 
 namespace lorsa::cli {
 namespace {
-
-constexpr size_t kMaxSetPart = 42;  // leaves the 21 characters of date, time and digits within 63
 
 struct SubmitOptions {
   std::vector<std::string> spec;
@@ -50,16 +47,11 @@ void PrintValid(std::ostream& out, const v1::Job& job) {
 
 absl::StatusOr<int> Submit(Session& session, const SubmitOptions& options) {
   LORSA_ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(session, options));
-  LORSA_ASSIGN_OR_RETURN(const v1::Job job,
-                         session.client.Call(&v1::JobService::Stub::CreateJob, request));
+  LORSA_ASSIGN_OR_RETURN(const v1::Job job, client::SubmitJob(session.client, request));
   return ShowNewJob(session, options.job, job);
 }
 
 }  // namespace
-
-std::string GenerateRequestId(const std::function<uint64_t()>& random) {
-  return absl::StrFormat("%016x%016x", random(), random());
-}
 
 void AddNewJobOptions(CLI::App& command, NewJobOptions* options) {
   command.add_option("--id", options->id, "Id of the job (default: made of a name and the time)");
@@ -82,15 +74,6 @@ absl::StatusOr<int> ShowNewJob(Session& session, const NewJobOptions& options, c
   }
   if (!options.watch || options.validate_only) return kSuccess;
   return WatchJob(session, job.name(), 0);
-}
-
-std::string GenerateJobId(absl::string_view activation_set, absl::Time now,
-                          const std::function<uint64_t()>& random) {
-  const absl::string_view set =
-      ValidateId("activation set id", activation_set).ok() ? activation_set : "job";
-  return absl::StrCat(set.substr(0, kMaxSetPart), "-",
-                      absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone()),
-                      absl::StrFormat("-%04x", random() & 0xffff));
 }
 
 void AddSubmitCommand(CLI::App& job, Action* chosen) {

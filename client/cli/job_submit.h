@@ -2,27 +2,16 @@
 #ifndef LORSA_CLIENT_CLI_JOB_SUBMIT_H_
 #define LORSA_CLIENT_CLI_JOB_SUBMIT_H_
 
-#include <cstdint>
-#include <functional>
 #include <string>
 
 #include "CLI/App.hpp"
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "client/cli/policy_options.h"
 #include "client/cli/session.h"
+#include "lorsa/client/job_submit.h"
 
 namespace lorsa::cli {
-
-// {set}-{yyyymmdd}-{hhmmss}-{4 hex digits}, in UTC: a valid job id. The set's part is cut where
-// it is too long, and "job" where it could not be part of an id.
-std::string GenerateJobId(absl::string_view activation_set, absl::Time now,
-                          const std::function<uint64_t()>& random);
-
-// Lets the server tell a repeated request from another one.
-std::string GenerateRequestId(const std::function<uint64_t()>& random);
 
 // The options of a command that makes a job, besides what it trains.
 struct NewJobOptions {
@@ -38,10 +27,11 @@ void AddNewJobOptions(CLI::App& command, NewJobOptions* options);
 template <typename Request>
 absl::Status FillNewJob(Session& session, const NewJobOptions& options, const std::string& name,
                         Request& request) {
-  request.set_job_id(options.id.empty() ? GenerateJobId(name, session.env.now(), session.env.random)
-                                        : options.id);
+  request.set_job_id(options.id.empty()
+                         ? client::GenerateJobId(name, session.env.now(), session.env.random)
+                         : options.id);
   LORSA_RETURN_IF_ERROR(ValidateId("job id", request.job_id()));
-  request.set_request_id(GenerateRequestId(session.env.random));
+  request.set_request_id(client::GenerateRequestId(session.env.random));
   request.set_validate_only(options.validate_only);
   LORSA_ASSIGN_OR_RETURN(*request.mutable_policy(), MakePolicy(options.policy, session.env.now()));
   return absl::OkStatus();

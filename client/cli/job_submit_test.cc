@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/identifiers.h"
 #include "client/cli/testing/cli_test_base.h"
 
 namespace lorsa::cli {
@@ -19,16 +18,6 @@ class JobSubmitTest : public CliTestBase {
  protected:
   const v1::CreateJobRequest& Sent() { return server_.jobs.created.at(0); }
 };
-
-TEST(GenerateJobIdTest, ItIsAValidIdWhateverTheSet) {
-  const absl::Time now = absl::FromUnixSeconds(1'796'000'000);
-  const auto random = [] { return uint64_t{0xabcdef12}; };
-  EXPECT_EQ(GenerateJobId("smollm2-l12", now, random), "smollm2-l12-20261130-005320-ef12");
-  EXPECT_EQ(GenerateJobId("", now, random), "job-20261130-005320-ef12");
-  EXPECT_EQ(GenerateJobId("../x", now, random), "job-20261130-005320-ef12");
-  const std::string longest = GenerateJobId(std::string(63, 'a'), now, random);
-  EXPECT_TRUE(ValidateId("job id", longest).ok()) << longest;
-}
 
 TEST_F(JobSubmitTest, AnInlineSpecificationIsSentWithAnIdAndARequestId) {
   EXPECT_EQ(Run({"job", "submit", kSpec}), 0);

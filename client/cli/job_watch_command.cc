@@ -5,8 +5,8 @@
 #include "base/status_macros.h"
 #include "client/cli/format.h"
 #include "client/cli/job_watch_view.h"
-#include "client/cpp/job_watch.h"
-#include "client/cpp/metric_stream.h"
+#include "lorsa/client/job_watch.h"
+#include "lorsa/client/metric_stream.h"
 
 namespace lorsa::cli {
 namespace {

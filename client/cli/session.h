@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cli/environment.h"
-#include "client/cpp/client.h"
 #include "google/protobuf/message.h"
+#include "lorsa/client/client.h"
 
 namespace lorsa::cli {
 

@@ -9,7 +9,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/format.h"
 #include "client/cli/table.h"
-#include "client/cpp/set_upload.h"
+#include "lorsa/client/set_upload.h"
 
 namespace lorsa::cli {
 namespace {
@@ -157,7 +157,7 @@ absl::StatusOr<int> Upload(Session& session, const std::string& id, const std::s
   {
     ByteProgress progress(session);
     LORSA_RETURN_IF_ERROR(client::UploadSet(
-        session.client, session.env.fs, id, folder,
+        session.client, id, folder,
         {.on_progress = [&](int64_t done, int64_t total) { progress.Show(done, total); },
          .on_outage = [&](const absl::Status& why, absl::Duration) { progress.ShowOutage(why); }}));
   }

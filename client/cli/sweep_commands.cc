@@ -18,9 +18,9 @@
 #include "client/cli/job_watch_view.h"
 #include "client/cli/policy_options.h"
 #include "client/cli/table.h"
-#include "client/cpp/job_watch.h"
 #include "google/protobuf/text_format.h"
 #include "job_spec/spec_text.h"
+#include "lorsa/client/job_watch.h"
 
 namespace lorsa::cli {
 namespace {
@@ -239,7 +239,7 @@ absl::StatusOr<v1::CreateSweepRequest> MakeRequest(Session& session, const Creat
   }
   request.set_sweep_id(options.job.id);
   LORSA_RETURN_IF_ERROR(ValidateId("sweep id", request.sweep_id()));
-  request.set_request_id(GenerateRequestId(session.env.random));
+  request.set_request_id(client::GenerateRequestId(session.env.random));
   request.set_validate_only(options.job.validate_only);
   LORSA_ASSIGN_OR_RETURN(*request.mutable_policy(),
                          MakePolicy(options.job.policy, session.env.now()));

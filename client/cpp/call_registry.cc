@@ -1,4 +1,4 @@
-#include "client/cpp/call_registry.h"
+#include "lorsa/client/call_registry.h"
 
 namespace lorsa::client {
 

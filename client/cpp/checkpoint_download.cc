@@ -7,7 +7,7 @@
 //      fetched once more from its first byte
 //   5. fsync `folder`.partial, rename it to `folder`, fsync the folder above
 // A crash before 5 leaves `folder`.partial alone, which the next try takes up at 3.
-#include "client/cpp/checkpoint_download.h"
+#include "lorsa/client/checkpoint_download.h"
 
 #include <algorithm>
 #include <set>
@@ -17,6 +17,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
+#include "base/file_system.h"
 #include "base/identifiers.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
@@ -73,11 +74,10 @@ absl::StatusOr<int64_t> FileSize(FileSystem& fs, const std::string& path) {
 // The rest of one file: from its size on disk to the end (step 4).
 class FileTransfer {
  public:
-  FileTransfer(Client& client, FileSystem& fs, const v1::Checkpoint& checkpoint,
-               const v1::CheckpointFile& file, std::string path,
-               std::function<void(int64_t bytes)> on_bytes)
+  FileTransfer(Client& client, const v1::Checkpoint& checkpoint, const v1::CheckpointFile& file,
+               std::string path, std::function<void(int64_t bytes)> on_bytes)
       : client_(client),
-        fs_(fs),
+        fs_(client.file_system()),
         checkpoint_(checkpoint),
         file_(file),
         path_(std::move(path)),
@@ -154,9 +154,9 @@ class FileTransfer {
 
 class Download {
  public:
-  Download(Client& client, FileSystem& fs, std::string folder, const DownloadCallbacks& callbacks)
+  Download(Client& client, std::string folder, const DownloadCallbacks& callbacks)
       : client_(client),
-        fs_(fs),
+        fs_(client.file_system()),
         folder_(std::move(folder)),
         partial_(folder_ + ".partial"),
         callbacks_(callbacks) {}
@@ -241,7 +241,7 @@ class Download {
   }
 
   absl::StatusOr<bool> Transfer(const v1::CheckpointFile& file, const std::string& path) {
-    FileTransfer transfer(client_, fs_, checkpoint_, file, path,
+    FileTransfer transfer(client_, checkpoint_, file, path,
                           [this](int64_t bytes) { Advance(bytes); });
     LORSA_ASSIGN_OR_RETURN(const bool right, transfer.Run(callbacks_.on_outage));
     if (right) return true;
@@ -278,12 +278,11 @@ absl::StatusOr<std::string> Normalized(std::string folder) {
 
 }  // namespace
 
-absl::StatusOr<v1::Checkpoint> DownloadCheckpoint(Client& client, FileSystem& fs,
-                                                  const std::string& name,
+absl::StatusOr<v1::Checkpoint> DownloadCheckpoint(Client& client, const std::string& name,
                                                   const std::string& folder,
                                                   const DownloadCallbacks& callbacks) {
   LORSA_ASSIGN_OR_RETURN(const std::string target, Normalized(folder));
-  return Download(client, fs, target, callbacks).Run(name);
+  return Download(client, target, callbacks).Run(name);
 }
 
 }  // namespace lorsa::client

@@ -1,4 +1,4 @@
-#include "client/cpp/checkpoint_download.h"
+#include "lorsa/client/checkpoint_download.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ class CheckpointDownloadTest : public testing::Test {
   }
 
   absl::StatusOr<v1::Checkpoint> Run(const DownloadCallbacks& callbacks = {}) {
-    return DownloadCheckpoint(*client_, fs_, kName, folder_, callbacks);
+    return DownloadCheckpoint(*client_, kName, folder_, callbacks);
   }
   void ExpectComplete() {
     for (const auto& [name, bytes] : contents_) {
@@ -223,12 +223,11 @@ TEST_F(CheckpointDownloadTest, AFolderWithOtherContentsIsLeftAlone) {
 
 TEST_F(CheckpointDownloadTest, AnEmptyFolderAndSlashesAtTheEndAreFine) {
   ASSERT_TRUE(fs_.CreateDirectories(folder_).ok());
-  const auto checkpoint = DownloadCheckpoint(*client_, fs_, kName, folder_ + "//", {});
+  const auto checkpoint = DownloadCheckpoint(*client_, kName, folder_ + "//", {});
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   ExpectComplete();
   for (const char* folder : {"", ".", "..", "/", "a/.."}) {
-    EXPECT_TRUE(
-        absl::IsInvalidArgument(DownloadCheckpoint(*client_, fs_, kName, folder, {}).status()))
+    EXPECT_TRUE(absl::IsInvalidArgument(DownloadCheckpoint(*client_, kName, folder, {}).status()))
         << folder;
   }
 }
@@ -266,7 +265,7 @@ TEST_F(CheckpointDownloadTest, ACheckpointLargerThanTheDiskIsRefusedBeforeReadin
 
 TEST_F(CheckpointDownloadTest, AnUnknownCheckpointIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(
-      DownloadCheckpoint(*client_, fs_, "jobs/a/checkpoints/best", folder_, {}).status()));
+      DownloadCheckpoint(*client_, "jobs/a/checkpoints/best", folder_, {}).status()));
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-#include "client/cpp/client.h"
+#include "lorsa/client/client.h"
 
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/file_system.h"
 #include "base/status_macros.h"
 
 namespace lorsa::client {
@@ -89,8 +90,12 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ClientOptions& opti
 
 Client::Client(const ClientOptions& options)
     : options_(options),
+      own_file_system_(options.file_system ? nullptr : std::make_unique<PosixFileSystem>()),
+      file_system_(options.file_system ? options.file_system : own_file_system_.get()),
       stubs_(MakeStubs<decltype(stubs_)>(grpc::CreateCustomChannel(
           options.server, grpc::InsecureChannelCredentials(), Arguments()))) {}
+
+Client::~Client() = default;
 
 absl::Status Client::KeepConnected(absl::FunctionRef<absl::Status(bool& received)> connect,
                                    const OutageFunction& on_outage) {

@@ -1,4 +1,4 @@
-#include "client/cpp/client.h"
+#include "lorsa/client/client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

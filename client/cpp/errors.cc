@@ -1,4 +1,4 @@
-#include "client/cpp/errors.h"
+#include "lorsa/client/errors.h"
 
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"

@@ -1,4 +1,4 @@
-#include "client/cpp/errors.h"
+#include "lorsa/client/errors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

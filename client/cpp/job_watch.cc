@@ -1,4 +1,4 @@
-#include "client/cpp/job_watch.h"
+#include "lorsa/client/job_watch.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

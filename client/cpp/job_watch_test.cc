@@ -1,4 +1,4 @@
-#include "client/cpp/job_watch.h"
+#include "lorsa/client/job_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

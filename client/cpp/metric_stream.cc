@@ -1,4 +1,4 @@
-#include "client/cpp/metric_stream.h"
+#include "lorsa/client/metric_stream.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

@@ -1,4 +1,4 @@
-#include "client/cpp/metric_stream.h"
+#include "lorsa/client/metric_stream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/cpp/set_upload.h"
+#include "lorsa/client/set_upload.h"
 
 #include <algorithm>
 #include <iterator>
@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/crc32c.h"
+#include "base/file_system.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 
@@ -52,13 +53,14 @@ absl::StatusOr<std::vector<LocalFile>> FilesOf(FileSystem& fs, const std::string
 // One file on its way; a connection at a time.
 class FileUpload {
  public:
-  FileUpload(Client& client, FileSystem& fs, const std::string& id, const LocalFile& file,
+  FileUpload(Client& client, const std::string& id, const LocalFile& file,
              std::function<void(int64_t)> on_bytes)
-      : client_(client), fs_(fs), id_(id), file_(file), on_bytes_(std::move(on_bytes)) {}
+      : client_(client), id_(id), file_(file), on_bytes_(std::move(on_bytes)) {}
 
   absl::Status Run(const OutageFunction& on_outage) {
-    LORSA_ASSIGN_OR_RETURN(sha256_, Sha256OfFile(fs_, file_.path));
-    LORSA_ASSIGN_OR_RETURN(source_, fs_.OpenForRead(file_.path));
+    FileSystem& fs = client_.file_system();
+    LORSA_ASSIGN_OR_RETURN(sha256_, Sha256OfFile(fs, file_.path));
+    LORSA_ASSIGN_OR_RETURN(source_, fs.OpenForRead(file_.path));
     return client_.KeepConnected([this](bool& received) { return Connect(received); }, on_outage);
   }
 
@@ -131,7 +133,6 @@ class FileUpload {
   }
 
   Client& client_;
-  FileSystem& fs_;
   const std::string& id_;
   const LocalFile& file_;
   const std::function<void(int64_t)> on_bytes_;
@@ -145,13 +146,13 @@ class FileUpload {
 
 }  // namespace
 
-absl::Status UploadSet(Client& client, FileSystem& fs, const std::string& id,
-                       const std::string& folder, const UploadCallbacks& callbacks) {
-  LORSA_ASSIGN_OR_RETURN(const std::vector<LocalFile> files, FilesOf(fs, folder));
+absl::Status UploadSet(Client& client, const std::string& id, const std::string& folder,
+                       const UploadCallbacks& callbacks) {
+  LORSA_ASSIGN_OR_RETURN(const std::vector<LocalFile> files, FilesOf(client.file_system(), folder));
   int64_t total = 0, done = 0;
   for (const LocalFile& file : files) total += file.size;
   for (const LocalFile& file : files) {
-    FileUpload upload(client, fs, id, file, [&](int64_t bytes) {
+    FileUpload upload(client, id, file, [&](int64_t bytes) {
       done += bytes;
       if (callbacks.on_progress) callbacks.on_progress(done, total);
     });

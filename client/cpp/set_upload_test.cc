@@ -1,4 +1,4 @@
-#include "client/cpp/set_upload.h"
+#include "lorsa/client/set_upload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class SetUploadTest : public testing::Test {
     ASSERT_TRUE(WriteFileAtomically(fs_, folder_.Path(name), bytes).ok());
   }
   absl::Status Upload(const UploadCallbacks& callbacks = {}) {
-    return UploadSet(*client_, fs_, "id", folder_.path(), callbacks);
+    return UploadSet(*client_, "id", folder_.path(), callbacks);
   }
 
   ScratchFolder folder_;
@@ -97,7 +97,7 @@ TEST_F(SetUploadTest, AnotherSetUnderTheSameIdIsRefused) {
 
 TEST_F(SetUploadTest, AFolderWithoutShardsIsNoSet) {
   const ScratchFolder empty;
-  const absl::Status status = UploadSet(*client_, fs_, "id", empty.path(), {});
+  const absl::Status status = UploadSet(*client_, "id", empty.path(), {});
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(empty.path()));
 }

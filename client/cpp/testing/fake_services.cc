@@ -191,8 +191,14 @@ grpc::Status FakeJobService::ReadLogs(grpc::ServerContext*, const v1::ReadLogsRe
   v1::Job job;
   const grpc::Status status = Find(request->name(), &job);
   if (!status.ok()) return status;
-  for (const v1::ReadLogsResponse& log : logs) writer->Write(log);
-  return grpc::Status::OK;
+  size_t whole = logs.size();
+  if (!log_cuts.empty()) {
+    whole = log_cuts.front();
+    log_cuts.pop_front();
+  }
+  for (size_t i = 0; i < whole; ++i) writer->Write(logs[i]);
+  return whole == logs.size() ? grpc::Status::OK
+                              : grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut");
 }
 
 grpc::Status FakeMetricService::StreamMetrics(

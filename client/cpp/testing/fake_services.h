@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -44,6 +45,7 @@ class FakeJobService final : public v1::JobService::Service {
   grpc::Status create_error;
   Watch watch;  // default: NOT_FOUND or the job, and no event
   std::vector<v1::ReadLogsResponse> logs;
+  std::deque<size_t> log_cuts;  // messages after which the next calls of ReadLogs break
 
   grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest*, v1::Job*) override;
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;

@@ -4,8 +4,12 @@
 //   v1::GetJobRequest request;
 //   request.set_name("jobs/first");
 //   absl::StatusOr<v1::Job> job = (*client)->Call(&v1::JobService::Stub::GetJob, request);
-#ifndef LORSA_CLIENT_CPP_CLIENT_H_
-#define LORSA_CLIENT_CPP_CLIENT_H_
+//
+// What takes more than one call has a function of its own: job_submit.h, job_watch.h, job_log.h,
+// metric_stream.h, checkpoint_download.h and set_upload.h. The headers in lorsa/client and those
+// generated from the .proto files of lorsa.v1 that they include are this library's public ones.
+#ifndef LORSA_CLIENT_CLIENT_H_
+#define LORSA_CLIENT_CLIENT_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -21,13 +25,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/cpp/call_registry.h"
-#include "client/cpp/errors.h"
+#include "lorsa/client/call_registry.h"
+#include "lorsa/client/errors.h"
 #include "lorsa/v1/activation_service.grpc.pb.h"
 #include "lorsa/v1/checkpoint_service.grpc.pb.h"
 #include "lorsa/v1/job_service.grpc.pb.h"
 #include "lorsa/v1/metric_service.grpc.pb.h"
 #include "lorsa/v1/server_info_service.grpc.pb.h"
+
+namespace lorsa {
+class FileSystem;
+}
 
 namespace lorsa::client {
 
@@ -40,6 +48,9 @@ struct ClientOptions {
   absl::Duration max_backoff = absl::Seconds(2);
   // A stream gives up when its pauses since the last message add up to this.
   absl::Duration max_outage = absl::Minutes(10);
+  // What downloads write to and uploads read from; not owned, outlives the client. nullptr: the
+  // machine's own. For tests that make it fail.
+  FileSystem* file_system = nullptr;
 };
 
 // Told of each break of a stream: why, and the pause before the next try.
@@ -50,8 +61,11 @@ class Client {
  public:
   // INVALID_ARGUMENT unless options.server has the form HOST:PORT.
   static absl::StatusOr<std::unique_ptr<Client>> Create(const ClientOptions& options);
+  // No call may be under way; see Cancel.
+  ~Client();
 
   const std::string& server() const { return options_.server; }
+  FileSystem& file_system() const { return *file_system_; }
   // Whether any call has been answered, be it with an error of the server.
   bool answered() const { return answered_; }
 
@@ -139,6 +153,8 @@ class Client {
   absl::Status Finished(const grpc::Status& status) const;
 
   const ClientOptions options_;
+  const std::unique_ptr<FileSystem> own_file_system_;  // null if the options name one
+  FileSystem* const file_system_;
   CallRegistry registry_;
   std::atomic<bool> answered_ = false;
   Stubs<v1::ActivationService, v1::CheckpointService, v1::JobService, v1::MetricService,
@@ -148,4 +164,4 @@ class Client {
 
 }  // namespace lorsa::client
 
-#endif  // LORSA_CLIENT_CPP_CLIENT_H_
+#endif  // LORSA_CLIENT_CLIENT_H_

@@ -1,13 +1,13 @@
 // Following a job until it ends, across restarts of the server.
-#ifndef LORSA_CLIENT_CPP_JOB_WATCH_H_
-#define LORSA_CLIENT_CPP_JOB_WATCH_H_
+#ifndef LORSA_CLIENT_JOB_WATCH_H_
+#define LORSA_CLIENT_JOB_WATCH_H_
 
 #include <cstdint>
 #include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/cpp/client.h"
+#include "lorsa/client/client.h"
 #include "lorsa/v1/job.pb.h"
 
 namespace lorsa::client {
@@ -33,4 +33,4 @@ absl::StatusOr<v1::JobState> WatchJob(Client& client, const std::string& name,
 
 }  // namespace lorsa::client
 
-#endif  // LORSA_CLIENT_CPP_JOB_WATCH_H_
+#endif  // LORSA_CLIENT_JOB_WATCH_H_

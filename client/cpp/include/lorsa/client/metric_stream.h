@@ -1,10 +1,10 @@
 // The metrics of a job, history and live, across restarts of the server.
-#ifndef LORSA_CLIENT_CPP_METRIC_STREAM_H_
-#define LORSA_CLIENT_CPP_METRIC_STREAM_H_
+#ifndef LORSA_CLIENT_METRIC_STREAM_H_
+#define LORSA_CLIENT_METRIC_STREAM_H_
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "client/cpp/client.h"
+#include "lorsa/client/client.h"
 #include "lorsa/v1/metric_service.pb.h"
 
 namespace lorsa::client {
@@ -18,4 +18,4 @@ absl::StatusOr<v1::JobState> StreamMetrics(Client& client, const v1::StreamMetri
 
 }  // namespace lorsa::client
 
-#endif  // LORSA_CLIENT_CPP_METRIC_STREAM_H_
+#endif  // LORSA_CLIENT_METRIC_STREAM_H_

@@ -1,6 +1,6 @@
 // From the errors of a call to absl::Status, whose message is fit to show to a person.
-#ifndef LORSA_CLIENT_CPP_ERRORS_H_
-#define LORSA_CLIENT_CPP_ERRORS_H_
+#ifndef LORSA_CLIENT_ERRORS_H_
+#define LORSA_CLIENT_ERRORS_H_
 
 #include <grpcpp/support/status.h>
 
@@ -27,4 +27,4 @@ bool IsTransient(const absl::Status& status);
 
 }  // namespace lorsa::client
 
-#endif  // LORSA_CLIENT_CPP_ERRORS_H_
+#endif  // LORSA_CLIENT_ERRORS_H_

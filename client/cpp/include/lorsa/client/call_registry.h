@@ -1,6 +1,6 @@
 // The calls of a client that are under way, so that one Cancel ends them all.
-#ifndef LORSA_CLIENT_CPP_CALL_REGISTRY_H_
-#define LORSA_CLIENT_CPP_CALL_REGISTRY_H_
+#ifndef LORSA_CLIENT_CALL_REGISTRY_H_
+#define LORSA_CLIENT_CALL_REGISTRY_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -49,4 +49,4 @@ class RegisteredCall {
 
 }  // namespace lorsa::client
 
-#endif  // LORSA_CLIENT_CPP_CALL_REGISTRY_H_
+#endif  // LORSA_CLIENT_CALL_REGISTRY_H_

@@ -1,14 +1,13 @@
 // Sends the files of an activation set to the server.
-#ifndef LORSA_CLIENT_CPP_SET_UPLOAD_H_
-#define LORSA_CLIENT_CPP_SET_UPLOAD_H_
+#ifndef LORSA_CLIENT_SET_UPLOAD_H_
+#define LORSA_CLIENT_SET_UPLOAD_H_
 
 #include <cstdint>
 #include <functional>
 #include <string>
 
 #include "absl/status/status.h"
-#include "base/file_system.h"
-#include "client/cpp/client.h"
+#include "lorsa/client/client.h"
 
 namespace lorsa::client {
 
@@ -25,9 +24,9 @@ struct UploadCallbacks {
 // compared with its sha256, and the set can be registered. NOT_FOUND if the folder holds no shard,
 // ALREADY_EXISTS if the server has other files under this id, FAILED_PRECONDITION for a file that
 // changes meanwhile; else what the server says.
-absl::Status UploadSet(Client& client, FileSystem& fs, const std::string& id,
-                       const std::string& folder, const UploadCallbacks& callbacks);
+absl::Status UploadSet(Client& client, const std::string& id, const std::string& folder,
+                       const UploadCallbacks& callbacks);
 
 }  // namespace lorsa::client
 
-#endif  // LORSA_CLIENT_CPP_SET_UPLOAD_H_
+#endif  // LORSA_CLIENT_SET_UPLOAD_H_

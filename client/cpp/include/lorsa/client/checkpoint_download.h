@@ -1,14 +1,13 @@
 // Download of a checkpoint, verified and resumable.
-#ifndef LORSA_CLIENT_CPP_CHECKPOINT_DOWNLOAD_H_
-#define LORSA_CLIENT_CPP_CHECKPOINT_DOWNLOAD_H_
+#ifndef LORSA_CLIENT_CHECKPOINT_DOWNLOAD_H_
+#define LORSA_CLIENT_CHECKPOINT_DOWNLOAD_H_
 
 #include <cstdint>
 #include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/file_system.h"
-#include "client/cpp/client.h"
+#include "lorsa/client/client.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
 
 namespace lorsa::client {
@@ -28,11 +27,10 @@ struct DownloadCallbacks {
 // DATA_LOSS if bytes keep arriving damaged or a file's sha256 is not the listed one,
 // RESOURCE_EXHAUSTED if the disk has no room, INVALID_ARGUMENT for a list of files that no honest
 // server sends (nothing is written then).
-absl::StatusOr<v1::Checkpoint> DownloadCheckpoint(Client& client, FileSystem& fs,
-                                                  const std::string& name,
+absl::StatusOr<v1::Checkpoint> DownloadCheckpoint(Client& client, const std::string& name,
                                                   const std::string& folder,
                                                   const DownloadCallbacks& callbacks);
 
 }  // namespace lorsa::client
 
-#endif  // LORSA_CLIENT_CPP_CHECKPOINT_DOWNLOAD_H_
+#endif  // LORSA_CLIENT_CHECKPOINT_DOWNLOAD_H_

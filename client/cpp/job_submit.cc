@@ -1,0 +1,47 @@
+#include "lorsa/client/job_submit.h"
+
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/identifiers.h"
+#include "job_spec/spec_text.h"
+
+namespace lorsa::client {
+namespace {
+
+constexpr size_t kMaxSetPart = 42;  // leaves the 21 characters of date, time and digits within 63
+
+uint64_t SystemRandom() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::TrainingSpec> ParseTrainingSpec(const std::string& text) {
+  return ParseSpec({.source = "the specification", .text = text, .json = IsJson(text)});
+}
+
+absl::StatusOr<v1::Job> SubmitJob(Client& client, v1::CreateJobRequest request) {
+  if (request.job_id().empty()) {
+    request.set_job_id(GenerateJobId(request.spec().activation_set(), absl::Now(), SystemRandom));
+  }
+  if (request.request_id().empty()) request.set_request_id(GenerateRequestId(SystemRandom));
+  return client.Call(&v1::JobService::Stub::CreateJob, request);
+}
+
+std::string GenerateJobId(absl::string_view activation_set, absl::Time now,
+                          const std::function<uint64_t()>& random) {
+  const absl::string_view set =
+      ValidateId("activation set id", activation_set).ok() ? activation_set : "job";
+  return absl::StrCat(set.substr(0, kMaxSetPart), "-",
+                      absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone()),
+                      absl::StrFormat("-%04x", random() & 0xffff));
+}
+
+std::string GenerateRequestId(const std::function<uint64_t()>& random) {
+  return absl::StrFormat("%016x%016x", random(), random());
+}
+
+}  // namespace lorsa::client
