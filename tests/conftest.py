@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pathlib
+import secrets
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -16,6 +17,20 @@ SERVICES = ("activation", "checkpoint", "job", "metric", "server_info", "worker"
 MESSAGES = ("file_chunk", "job", "training_spec")
 
 assert generate_protos.main() == 0  # before any test module imports lorsa.v1
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Of the campaign in tests/faults."""
+    parser.addoption("--cycles", type=int, default=4, help="faults under load")
+    parser.addoption("--long", action="store_true", help="also the tests that take minutes")
+    parser.addoption(
+        "--seed", type=int, default=secrets.randbelow(1 << 32), help="what the faults are chosen by"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
 
 
 @pytest.fixture(scope="session")

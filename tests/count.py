@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
 """Add up the JUnit reports of one test run and print its closing line.
 
-Usage: count.py FOLDER
+Usage: count.py FOLDER RUNNER…
 
 A test that was skipped counts as failed: tests here do not skip themselves. So does a runner that
-left no report, and a failed lint (FOLDER/lint_failed).
+left no report (FOLDER/RUNNER.xml), and a failed lint (FOLDER/lint_failed).
 """
 
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
-
-RUNNERS = ("ctest", "pytest", "interop")
 
 
 def outcomes(report: pathlib.Path) -> tuple[int, int]:
@@ -27,7 +25,7 @@ def outcomes(report: pathlib.Path) -> tuple[int, int]:
 def main() -> int:
     folder = pathlib.Path(sys.argv[1])
     passed = failed = 0
-    for runner in RUNNERS:
+    for runner in sys.argv[2:]:
         report = folder / f"{runner}.xml"
         counts = outcomes(report) if report.exists() else (0, 0)
         if sum(counts) == 0:

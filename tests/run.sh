@@ -21,4 +21,4 @@ git ls-files '*.cc' '*.h' | xargs clang-format --dry-run -Werror || touch "$repo
 .venv/bin/ruff check client/python tests deploy bench || touch "$reports/lint_failed"
 .venv/bin/mypy --config-file client/python/pyproject.toml client/python || touch "$reports/lint_failed"
 
-exec .venv/bin/python tests/count.py "$reports"
+exec .venv/bin/python tests/count.py "$reports" ctest pytest interop

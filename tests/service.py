@@ -40,15 +40,19 @@ class Service:
             path.mkdir(exist_ok=True)
 
     def start(self) -> Service:
+        self.launch()
+        wait_for("lorsad to listen", self._listening)
+        self.listen = self.address
+        return self
+
+    def launch(self) -> None:
+        """Starts the process and does not wait for it to listen."""
         (self.data / "endpoint").unlink(missing_ok=True)
         command = [BIN / "lorsad", "--data-dir", self.data, "--listen", self.listen]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--activation-root", self.sets, *self.flags], stderr=log
             )
-        wait_for("lorsad to listen", self._listening)
-        self.listen = self.address
-        return self
 
     def _listening(self) -> bool:
         assert self.process is not None

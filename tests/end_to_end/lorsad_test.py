@@ -11,12 +11,11 @@ from types import SimpleNamespace
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
+from health import NOT_SERVING, SERVING, health
 from service import BIN, PATIENCE, Service, wait_for
 from synthetic_set import write_set
 
-# grpc.health.v1 and reflection by hand: their Python packages would be needed for this alone.
-HEALTH_CHECK = "/grpc.health.v1.Health/Check"
-SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"  # HealthCheckResponse.status
+# Reflection by hand: its Python package would be needed for this alone.
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 LIST_SERVICES = b"\x3a\x00"  # ServerReflectionRequest.list_services
 
@@ -25,10 +24,6 @@ def run_lorsad(*flags: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [BIN / "lorsad", *flags], check=False, capture_output=True, text=True, timeout=60
     )
-
-
-def health(channel: grpc.Channel) -> bytes:
-    return bytes(channel.unary_unary(HEALTH_CHECK)(b"", wait_for_ready=True, timeout=PATIENCE))
 
 
 def register_set(service: Service, api: SimpleNamespace, channel: grpc.Channel) -> None:

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 
 import grpc
 from disks import fill, small_disk
+from health import NOT_SERVING, SERVING, health
 from service import BIN, PATIENCE, ROOT, Service, wait_for
 from synthetic_set import write_set
 
-HEALTH_CHECK = "/grpc.health.v1.Health/Check"
-SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"  # HealthCheckResponse.status
 SPEC = (
     'activation_set: "set" n_ov_heads: 64 n_qk_heads: 8 top_k: 8 tokens: 100000000 threads: 1 '
     "sequences_per_step: 4"
@@ -29,11 +28,6 @@ def run_lorsad(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[st
     return subprocess.run(
         [BIN / "lorsad", *arguments], check=False, capture_output=True, text=True, timeout=60
     )
-
-
-def health(channel: grpc.Channel, service: str = "") -> bytes:
-    request = b"" if not service else bytes([0x0A, len(service)]) + service.encode()
-    return bytes(channel.unary_unary(HEALTH_CHECK)(request, wait_for_ready=True, timeout=PATIENCE))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,187 @@
+"""Cycles of load, fault and check on one service, from one seed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import random
+import signal
+import time
+
+import data_folder
+from actions import VARIANTS, Actions
+from health import wait_until_serving
+from history import state_name
+from load import OUTAGE, Load
+from lorsa.client import Client
+from oracle import Oracle
+from reading import list_checkpoints, list_jobs
+from service import Service, wait_for
+from synthetic_set import write_set
+
+LONGEST_LOAD = 2.5  # seconds before the fault, and half of it after
+# A worker that the server gave up is given this long to be gone: the grace of a cancellation (30 s)
+# and the silence after which a worker counts as lost (60 s), of server/jobs/job_environment.h.
+WORKER_PATIENCE = 120.0
+FAULTS = {
+    "kill_server": 6,
+    "kill_worker": 4,
+    "kill_server_and_workers": 4,
+    "kill_server_twice": 2,
+    "drain": 3,
+    "stall_worker": 1,
+}
+
+
+class Campaign:
+    """One data folder through many faults. `seed` decides what is done in each cycle."""
+
+    def __init__(self, folder: pathlib.Path, seed: int) -> None:
+        self.seed = seed
+        self.folder = folder
+        # Without a reserve, so that small disks can be filled to their last byte.
+        flags = ("--max-running-jobs", "2", "--disk-reserve-bytes", "0")
+        self.service = Service(folder, *flags)
+        self.oracle = Oracle()
+        self._actions = Actions(self.oracle, folder)
+        write_set(folder / "to_upload", sequences=140, seed=1)
+        write_set(self.service.sets / "set")
+        self.service.start()
+        with self._client() as client:
+            client.sets.register("set", self.service.sets / "set")
+
+    def close(self) -> None:
+        self.service.close()
+
+    def load(self, name: str, disk_may_be_full: bool = False) -> Load:
+        """Begins."""
+        seed = f"{self.seed}/{name}"
+        return Load(self.service.listen, self._actions, seed, disk_may_be_full)
+
+    def cycle(self, number: int) -> None:
+        """AssertionError with all that is wrong."""
+        chance = random.Random(f"{self.seed}/{number}")
+        (fault,) = chance.choices(list(FAULTS), weights=list(FAULTS.values()))
+        load = self.load(str(number))
+        try:
+            time.sleep(chance.uniform(0, LONGEST_LOAD))
+            problems = getattr(self, f"_{fault}")(chance)
+            wait_until_serving(self.service)
+            time.sleep(chance.uniform(0, LONGEST_LOAD / 2))
+        finally:
+            observed = load.stop()
+        with self._client() as client:
+            problems += observed + self.oracle.check(client)
+        wait_for("stray workers to leave", self._no_stray_worker, WORKER_PATIENCE)
+        self.expect_none(problems, f"cycle {number} ({fault})")
+
+    def finish(self) -> None:
+        """Every job that nobody cancelled ends well, and nothing else is left of it."""
+        with self._client() as client:
+            wait_for("all jobs to end", lambda: self._have_all_ended(client), 300)
+            problems = self.oracle.check(client, everything=True)
+            problems += self._results_that_differ(client)
+            problems += _jobs_in_two_states(client)
+        if (code := self.service.terminate()) != 0:
+            problems.append(f"lorsad exited with {code}")
+        problems += data_folder.problems_at_rest(self.service)
+        self.expect_none(problems, "the end")
+
+    def expect_none(self, problems: list[str], when: str) -> None:
+        text = "\n  ".join(dict.fromkeys(problems))
+        assert not problems, f"seed {self.seed}, {when}:\n  {text}"
+
+    def _client(self) -> Client:
+        return Client(self.service.listen, timeout=OUTAGE)
+
+    # --- Faults. Each leaves a server that starts or runs. ---
+
+    def _kill_server(self, chance: random.Random) -> list[str]:
+        self.service.kill()
+        time.sleep(chance.choice([0, 0, chance.uniform(0, 2)]))  # workers may end meanwhile
+        self.service.start()
+        return []
+
+    def _kill_worker(self, chance: random.Random) -> list[str]:
+        for pid in self.service.worker_pids():
+            if chance.random() < 0.7:
+                self._kill(pid)
+        return []
+
+    def _kill_server_and_workers(self, chance: random.Random) -> list[str]:
+        self.service.kill()
+        self._kill_worker(chance)
+        self.service.start()
+        return []
+
+    def _kill_server_twice(self, chance: random.Random) -> list[str]:
+        """The second time at some moment of the start."""
+        self.service.kill()
+        self.service.launch()
+        time.sleep(chance.uniform(0, 0.2))
+        return self._kill_server(chance)
+
+    def _drain(self, chance: random.Random) -> list[str]:
+        del chance
+        code = self.service.terminate()
+        problems = data_folder.problems_at_rest(self.service)
+        self.service.start()
+        return problems if code == 0 else [f"lorsad exited with {code}", *problems]
+
+    def _stall_worker(self, chance: random.Random) -> list[str]:
+        """Workers that miss a restart of the server, as on a machine that swaps."""
+        pids = self.service.worker_pids()
+        for pid in pids:
+            _signal(pid, signal.SIGSTOP)
+        self._kill_server(chance)
+        time.sleep(chance.uniform(0, 2))
+        for pid in pids:
+            _signal(pid, signal.SIGCONT)
+        return []
+
+    def _kill(self, pid: int) -> None:
+        if (worked_on := data_folder.attempt_of_worker(pid)) is not None:
+            self.oracle.killed_worker_of(f"jobs/{worked_on[0]}")
+            _signal(pid, signal.SIGKILL)
+
+    # --- Checks. ---
+
+    def _no_stray_worker(self) -> bool:
+        return not data_folder.stray_workers(self.service)
+
+    def _have_all_ended(self, client: Client) -> bool:
+        unended = [job for job in list_jobs(client) if not job.HasField("end_time")]
+        for job in unended:
+            if state_name(job.state) == "PAUSED":
+                client.job(job.name.split("/")[1]).resume()
+        return not unended
+
+    def _results_that_differ(self, client: Client) -> list[str]:
+        """A run that was disturbed ends with the bits of one that was not."""
+        results: dict[str, dict[str, str]] = {}
+        for facts in self.oracle.jobs():
+            if facts.state == "SUCCEEDED":
+                variant = facts.request.job_id.split("-")[0]
+                if variant not in VARIANTS or facts.deletion_sent:
+                    continue  # another run than its like
+                newest = list_checkpoints(client, facts.name)[-1]
+                digest = next(f.sha256 for f in newest.files if f.name == "lorsa.safetensors")
+                results.setdefault(variant, {})[facts.name] = digest
+        return [
+            f"runs of {variant} ended with different weights: {results[variant]}"
+            for variant in VARIANTS.keys() & results.keys()
+            if len(set(results[variant].values())) > 1
+        ]
+
+
+def _jobs_in_two_states(client: Client) -> list[str]:
+    """When nothing runs any more, the lists of each state share out all jobs."""
+    found = [job.name for state in range(1, 11) for job in list_jobs(client, state)]
+    everything = [job.name for job in list_jobs(client)]
+    return [] if sorted(found) == sorted(everything) else [f"{found} are not {everything}"]
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        os.kill(pid, number)

@@ -1,0 +1,131 @@
+"""The files and processes of a service at rest, held against its catalog.
+
+For a server that has drained: nobody writes any more. The layout is that of
+server/jobs/data_layout.h.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pathlib
+import re
+import sqlite3
+from dataclasses import dataclass
+
+from history import FINAL, WITH_WORKER, state_name
+from lorsa.v1.checkpoint_service_pb2 import Checkpoint
+from service import Service
+
+# Relative to the data folder. What a job that goes on has staged is taken away by its next attempt.
+EXPECTED = (
+    r"lock",
+    r"catalog\.sqlite(-wal|-shm|\.version-\d+)?",
+    r"jobs/[^/]+/attempts/\d{4}/(bootstrap\.textproto|worker\.log|outcome\.textproto)",
+    r"jobs/[^/]+/checkpoints/step-\d{9}/[^/]+",
+    r"sets/[^/]+/.*",
+    r"jobs/[^/]+/attempts/\d{4}/staging/attention\.safetensors",
+)
+STAGED = r"jobs/(?P<job>[^/]+)/attempts/(?P<attempt>\d{4})/staging/.*"
+
+
+@dataclass
+class StoredJob:
+    """A job as the catalog has it."""
+
+    state: str
+    attempt: int
+    checkpoints: list[Checkpoint]
+
+
+def stored_jobs(data: pathlib.Path) -> dict[str, StoredJob]:
+    """By id. AssertionError if the catalog is damaged."""
+    path = data / "catalog.sqlite"
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as catalog:
+        assert catalog.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert catalog.execute("PRAGMA foreign_key_check").fetchall() == []
+        jobs = {
+            job_id: StoredJob(state_name(state), attempt, [])
+            for job_id, state, attempt in catalog.execute("SELECT id, state, attempt FROM jobs")
+        }
+        rows = catalog.execute(
+            "SELECT id, step, files FROM checkpoints JOIN jobs ON number = job ORDER BY step"
+        )
+        for job_id, step, files in rows:
+            checkpoint = Checkpoint.FromString(files)
+            checkpoint.step = step
+            jobs[job_id].checkpoints.append(checkpoint)
+    return jobs
+
+
+def problems_at_rest(service: Service) -> list[str]:
+    """After a drain: processes that are left; files that are left, missing or not as listed."""
+    problems = [f"worker {pid} is left after the drain" for pid in service.worker_pids()]
+    jobs = stored_jobs(service.data)
+    for job_id, job in jobs.items():
+        if job.state in WITH_WORKER:
+            problems.append(f"{job_id} is {job.state} after the drain")
+        problems += _checkpoint_problems(service.data / "jobs" / job_id / "checkpoints", job)
+    return problems + _strangers(service.data, jobs)
+
+
+def _checkpoint_problems(folder: pathlib.Path, job: StoredJob) -> list[str]:
+    """The folder has the listed checkpoints, each with the listed files, and nothing else."""
+    listed = {f"step-{each.step:09}": each for each in job.checkpoints}
+    found = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    problems = [f"{folder / name} is not listed" for name in found - listed.keys()]
+    problems += [f"{folder / name} is listed and not there" for name in listed.keys() - found]
+    for name in listed.keys() & found:
+        digests = {path.name: _sha256(path) for path in (folder / name).iterdir()}
+        if digests != {file.name: file.sha256 for file in listed[name].files}:
+            problems.append(f"{folder / name} is not what is listed")
+    return problems
+
+
+def _sha256(path: pathlib.Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _strangers(data: pathlib.Path, jobs: dict[str, StoredJob]) -> list[str]:
+    """Files that nobody will use or take away."""
+    problems = []
+    for path in sorted(data.rglob("*")):
+        name = str(path.relative_to(data))
+        if path.is_dir() or any(re.fullmatch(pattern, name) for pattern in EXPECTED):
+            continue
+        staged = re.fullmatch(STAGED, name)
+        job = jobs.get(staged["job"]) if staged else None
+        is_awaited = job is not None and job.state not in FINAL
+        if not (staged and job and is_awaited and int(staged["attempt"]) == job.attempt):
+            problems.append(f"{name} is left")
+    return problems
+
+
+def stray_workers(service: Service) -> list[str]:
+    """Living workers other than the one of the current attempt of a job that has one; of a running
+    server, which may be about to stop them.
+    """
+    jobs = stored_jobs(service.data)
+    problems = []
+    for pid in service.worker_pids():
+        if (worked_on := attempt_of_worker(pid)) is not None:
+            job_id, attempt = worked_on
+            job = jobs[job_id]
+            if job.attempt != attempt or job.state not in WITH_WORKER:
+                problems.append(
+                    f"worker {pid} of attempt {attempt} of {job_id}, which is {job.state} in "
+                    f"attempt {job.attempt}"
+                )
+    return problems
+
+
+def attempt_of_worker(pid: int) -> tuple[str, int] | None:
+    """Job id and attempt of a living worker."""
+    try:
+        command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return None
+    if "--bootstrap" not in command:
+        return None
+    bootstrap = pathlib.Path(command[command.index("--bootstrap") + 1])
+    return bootstrap.parts[-4], int(bootstrap.parts[-2])

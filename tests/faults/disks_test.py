@@ -1,0 +1,163 @@
+"""Disks that fill up or turn read-only under a server with work to do."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import random
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from campaign import Campaign
+from disks import fill, fragile_disk, repair, small_disk, turn_read_only
+from finished_job import SPEC
+from lorsa.client import Client
+from lorsa.client.errors import RpcError
+from reading import list_jobs, query_metrics
+from service import Service, wait_for
+from synthetic_set import write_set
+
+# So many jobs are refused for certain: the catalog's log may have room for the first.
+MANY = 200
+
+
+def first_refusal(client: Client, name: str) -> RpcError:
+    """What a server answers that cannot write."""
+    for i in range(MANY):
+        try:
+            client.submit(SPEC, f"{name}-{i}")
+        except RpcError as error:
+            return error
+    raise AssertionError(f"{MANY} jobs were accepted on a disk that takes nothing")
+
+
+@pytest.fixture
+def service(tmp_path: pathlib.Path) -> Iterator[Service]:
+    """With the finished job `done`; its data folder lies on the fragile disk."""
+    with fragile_disk(tmp_path / "data", 64):
+        service = Service(tmp_path, "--disk-reserve-bytes", "0")
+        write_set(service.sets / "set")
+        try:
+            service.start()
+            with Client(service.listen) as client:
+                client.sets.register("set", service.sets / "set")
+                assert client.submit(SPEC, "done").wait(120).state == "SUCCEEDED"
+            yield service
+        finally:
+            service.close()
+
+
+def check_reading(client: Client, out: pathlib.Path) -> None:
+    job = client.job("done")
+    assert job.state == "SUCCEEDED"
+    assert len(query_metrics(client, job.name)) > 50
+    assert len(list(job.watch())) > 3
+    job.checkpoint("best").download(out)
+    assert client.sets.get("set").sequences == 300
+
+
+@pytest.mark.long
+def test_a_full_disk_under_load_loses_nothing(
+    tmp_path: pathlib.Path, pytestconfig: pytest.Config
+) -> None:
+    seed = pytestconfig.getoption("--seed")
+    with small_disk(tmp_path / "data", 48) as disk:
+        campaign = Campaign(tmp_path, seed)
+        try:
+            for round_number in range(2):
+                load = campaign.load(f"full/{round_number}", disk_may_be_full=True)
+                time.sleep(3)
+                ballast = fill(disk)
+                time.sleep(3)
+                with Client(campaign.service.listen) as client:
+                    jobs = {job.name for job in list_jobs(client)}
+                    assert jobs
+                if round_number == 1:  # also a server that crashes meanwhile
+                    campaign.service.kill()
+                ballast.unlink()
+                if round_number == 1:
+                    campaign.service.start()
+                time.sleep(1)
+                problems = load.stop()
+                with Client(campaign.service.listen) as client:
+                    problems += campaign.oracle.check(client)
+                    assert jobs <= {job.name for job in list_jobs(client)}
+                campaign.expect_none(problems, f"a full disk, round {round_number}")
+            campaign.finish()
+        finally:
+            campaign.close()
+
+
+def test_a_disk_that_turned_read_only_can_be_read(service: Service, tmp_path: pathlib.Path) -> None:
+    with Client(service.listen) as client:
+        turn_read_only(service.data)
+        refusal = first_refusal(client, "during")
+        assert refusal.code in ("RESOURCE_EXHAUSTED", "UNAVAILABLE"), refusal
+        assert "disk" in str(refusal) or "read" in str(refusal), refusal
+        check_reading(client, tmp_path / "during")
+        assert all("during" not in job.name for job in list_jobs(client))
+        start = time.monotonic()
+        assert service.terminate() == 0
+        assert time.monotonic() - start < 30
+        repair(service.data)
+        service.start()
+        check_reading(client, tmp_path / "after")
+        assert client.submit(SPEC, "after").wait(120).state == "SUCCEEDED"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("loss", range(3))
+def test_what_was_acknowledged_survives_a_loss_of_power(
+    tmp_path: pathlib.Path, pytestconfig: pytest.Config, loss: int
+) -> None:
+    """What was not fsynced is gone: the disk takes nothing more, then all processes end."""
+    seed = pytestconfig.getoption("--seed")
+    with fragile_disk(tmp_path / "data", 256) as disk:
+        campaign = Campaign(tmp_path, seed)
+        service = campaign.service
+        try:
+            load = campaign.load(f"power/{loss}", disk_may_be_full=True)
+            time.sleep(random.Random(f"{seed}/{loss}").uniform(1, 5))
+            turn_read_only(disk)
+            time.sleep(1)
+            service.kill()
+            for pid in service.worker_pids():
+                os.kill(pid, signal.SIGKILL)
+            wait_for("its workers to end", lambda: not service.worker_pids())
+            repair(disk)
+            service.start()
+            problems = load.stop()
+            with Client(service.listen) as client:
+                problems += campaign.oracle.check(client)
+            campaign.expect_none(problems, f"loss of power {loss}")
+            campaign.finish()
+        finally:
+            campaign.close()
+
+
+def test_a_disk_that_is_full_at_the_start_costs_nothing(service: Service) -> None:
+    """The server says so and ends, or serves what it can; either way it has touched nothing."""
+    assert service.terminate() == 0
+    before = digests(service.data)
+    ballast = fill(service.data)
+    with contextlib.suppress(AssertionError):
+        service.start()
+    service.kill()
+    ballast.unlink()
+    assert digests(service.data) == before
+    service.start()
+    with Client(service.listen) as client:
+        assert client.job("done").state == "SUCCEEDED"
+
+
+def digests(folder: pathlib.Path) -> dict[pathlib.Path, str]:
+    """Of the files of the jobs."""
+    return {
+        path: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (folder / "jobs").rglob("*")
+        if path.is_file()
+    }
