@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from history import FINAL, WITH_WORKER, state_name
 from lorsa.v1.checkpoint_service_pb2 import Checkpoint
-from service import Service
+from service import Service, wait_for
 
+LAST_MOMENT = 30.0  # seconds
 # Relative to the data folder. What a job that goes on has staged is taken away by its next attempt.
 EXPECTED = (
     r"lock",
@@ -60,8 +61,10 @@ def stored_jobs(data: pathlib.Path) -> dict[str, StoredJob]:
 
 def problems_at_rest(service: Service) -> list[str]:
     """After a drain: processes that are left; files that are left, missing or not as listed."""
-    problems = [f"worker {pid} is left after the drain" for pid in service.worker_pids()]
+    # A worker that has told its outcome needs a moment to end.
+    wait_for("workers to end", lambda: not service.worker_pids(), LAST_MOMENT)
     jobs = stored_jobs(service.data)
+    problems = []
     for job_id, job in jobs.items():
         if job.state in WITH_WORKER:
             problems.append(f"{job_id} is {job.state} after the drain")
