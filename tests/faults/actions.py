@@ -200,7 +200,7 @@ class Actions:
                 (job.RetryJob, RetryJobRequest(name=facts.name)),
                 (job.CancelJob, CancelJobRequest(name=facts.name)),
             ],
-            weights=[3, 6, 2, 1],
+            weights=[4, 16, 2, 0.2],
         )[0]
         try:
             return self._oracle.saw_job(client.call(method, request))
