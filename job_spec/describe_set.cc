@@ -19,7 +19,22 @@ v1::ElementType ToMessage(store::ElementType type) {
   return v1::ELEMENT_TYPE_UNSPECIFIED;
 }
 
-v1::Rope ToMessage(const store::Rope& rope) {
+v1::AttentionGeometry ToMessage(const store::AttentionGeometry& attention) {
+  v1::AttentionGeometry message;
+  message.set_n_heads(static_cast<int32_t>(attention.n_heads));
+  message.set_n_kv_heads(static_cast<int32_t>(attention.n_kv_heads));
+  message.set_d_head(static_cast<int32_t>(attention.d_head));
+  message.set_attn_scale(attention.attn_scale);
+  if (attention.rope.has_value()) *message.mutable_rope() = DescribeRope(*attention.rope);
+  if (attention.qk_norm.has_value()) {
+    message.mutable_qk_norm()->set_epsilon(attention.qk_norm->epsilon);
+  }
+  return message;
+}
+
+}  // namespace
+
+v1::Rope DescribeRope(const store::Rope& rope) {
   v1::Rope message;
   message.set_base(rope.base);
   message.set_rotary_dim(static_cast<uint32_t>(rope.rotary_dim));
@@ -33,21 +48,6 @@ v1::Rope ToMessage(const store::Rope& rope) {
   }
   return message;
 }
-
-v1::AttentionGeometry ToMessage(const store::AttentionGeometry& attention) {
-  v1::AttentionGeometry message;
-  message.set_n_heads(static_cast<int32_t>(attention.n_heads));
-  message.set_n_kv_heads(static_cast<int32_t>(attention.n_kv_heads));
-  message.set_d_head(static_cast<int32_t>(attention.d_head));
-  message.set_attn_scale(attention.attn_scale);
-  if (attention.rope.has_value()) *message.mutable_rope() = ToMessage(*attention.rope);
-  if (attention.qk_norm.has_value()) {
-    message.mutable_qk_norm()->set_epsilon(attention.qk_norm->epsilon);
-  }
-  return message;
-}
-
-}  // namespace
 
 v1::ActivationSet DescribeSet(const store::Manifest& manifest, absl::string_view id) {
   v1::ActivationSet set;

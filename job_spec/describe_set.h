@@ -8,6 +8,8 @@
 
 namespace lorsa {
 
+v1::Rope DescribeRope(const store::Rope& rope);
+
 // All that the manifest says; path, manifest_sha256 and register_time are the caller's. The name is
 // activationSets/`id`.
 v1::ActivationSet DescribeSet(const store::Manifest& manifest, absl::string_view id);

@@ -1,17 +1,15 @@
 #include "job_spec/fork.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "job_spec/fixed_fields.h"
 
 namespace lorsa {
 namespace {
-
-using google::protobuf::FieldDescriptor;
 
 // What the weights are of, which sequences come in which order, and what numbers they are in: the
 // checkpoint holds all of these, and the trainer goes on from it only with the same.
@@ -23,25 +21,7 @@ constexpr absl::string_view kFixed[] = {"activation_set", "expansion_factor",
                                         "rope",           "qk_norm",
                                         "initialization", "sequences_per_step",
                                         "seed",           "no_position_embedding",
-                                        "precision"};
-
-bool IsFixed(const std::string& field) {
-  return std::find(std::begin(kFixed), std::end(kFixed), field) != std::end(kFixed);
-}
-
-// Whether taking this one field over from `changes` makes `ran` another.
-bool Changes(const v1::TrainingSpec& ran, const v1::TrainingSpec& changes,
-             const FieldDescriptor& field) {
-  v1::TrainingSpec only = changes;
-  std::vector<const FieldDescriptor*> set;
-  only.GetReflection()->ListFields(only, &set);
-  for (const FieldDescriptor* other : set) {
-    if (other != &field) only.GetReflection()->ClearField(&only, other);
-  }
-  v1::TrainingSpec merged = ran;
-  merged.MergeFrom(only);
-  return merged.SerializeAsString() != ran.SerializeAsString();
-}
+                                        "precision",      "initial_checkpoint"};
 
 }  // namespace
 
@@ -49,14 +29,10 @@ ResolvedSpec ForkTrainingSpec(const v1::TrainingSpec& ran, const v1::TrainingSpe
                               int64_t checkpoint_tokens, const v1::ActivationSet& set,
                               const TrainingMachine& machine) {
   std::vector<FieldViolation> violations;
-  std::vector<const FieldDescriptor*> fields;
-  changes.GetReflection()->ListFields(changes, &fields);
-  for (const FieldDescriptor* field : fields) {
-    if (IsFixed(field->name()) && Changes(ran, changes, *field)) {
-      violations.push_back({field->name(),
-                            "is fixed by the checkpoint; leave it out, or submit a new job to "
-                            "change it"});
-    }
+  for (const std::string& field : ChangedFields(ran, changes, kFixed)) {
+    violations.push_back({field,
+                          "is fixed by the checkpoint; leave it out, or submit a new job that "
+                          "starts from its weights (initial_checkpoint)"});
   }
   v1::TrainingSpec merged = ran;
   merged.MergeFrom(changes);

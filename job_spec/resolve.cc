@@ -159,7 +159,7 @@ void Resolver::ResolvePositionEmbedding() {
   if (spec().no_position_embedding()) {
     if (spec().has_rope()) Violation("rope", "contradicts no_position_embedding; give one");
     if (spec().has_qk_norm()) Violation("qk_norm", "contradicts no_position_embedding; give one");
-  } else if (set_.has_attention()) {
+  } else if (set_.has_attention() && spec().initial_checkpoint().empty()) {
     if (!spec().has_rope() && set_.attention().has_rope()) {
       *spec().mutable_rope() = set_.attention().rope();
     }
@@ -205,12 +205,20 @@ void Resolver::CheckRope() {
 
 void Resolver::ResolveInitialization() {
   const bool knows_layer = set_.has_attention() && set_.has_attention_weights();
+  const bool has_checkpoint = !spec().initial_checkpoint().empty();
   if (spec().initialization() == v1::INITIALIZATION_UNSPECIFIED) {
-    spec().set_initialization(knows_layer ? v1::INITIALIZATION_DATA_SAMPLED
-                                          : v1::INITIALIZATION_RANDOM);
+    spec().set_initialization(has_checkpoint ? v1::INITIALIZATION_CHECKPOINT
+                              : knows_layer  ? v1::INITIALIZATION_DATA_SAMPLED
+                                             : v1::INITIALIZATION_RANDOM);
   }
   if (!v1::Initialization_IsValid(spec().initialization())) {
     Violation("initialization", "is unknown; see training_spec.proto for the values");
+  } else if (spec().initialization() == v1::INITIALIZATION_CHECKPOINT) {
+    if (!has_checkpoint) {
+      Violation("initial_checkpoint", "is needed by INITIALIZATION_CHECKPOINT; give it");
+    }
+  } else if (has_checkpoint) {
+    Violation("initialization", "contradicts initial_checkpoint; leave one of them out");
   } else if (spec().initialization() != v1::INITIALIZATION_RANDOM) {
     if (knows_layer) {
       CheckLayerGeometry();

@@ -14,13 +14,14 @@
 namespace lorsa {
 
 struct ResolvedSpec {
-  // Every field set, except `rope` and `qk_norm`, whose absence means none. Meaningful only if
-  // there are no violations. Resolving it again gives the same.
+  // Every field set, with the exceptions that training_spec.proto names. Meaningful only if there
+  // are no violations. Resolving it again gives the same.
   v1::TrainingSpec spec;
   std::vector<FieldViolation> violations;
   bool ok() const { return violations.empty(); }
 };
 
+// A run that starts from a checkpoint is resolved by ResolveFromWeights (initial_weights.h).
 ResolvedSpec ResolveTrainingSpec(const v1::TrainingSpec& spec, const v1::ActivationSet& set,
                                  const TrainingMachine& machine);
 

@@ -73,6 +73,9 @@ struct NewJob {
   // As in Job, and the job's copy of that checkpoint; of the latter step, tokens, files and FVU.
   std::string forked_from;
   std::optional<v1::Checkpoint> first_checkpoint;
+  // The other job's checkpoint that resolved_spec.initial_checkpoint names. Not stored: the job's
+  // folder gets a copy (server/jobs/job_creator.h).
+  std::optional<v1::Checkpoint> initial_checkpoint;
 };
 
 struct NewSweep {

@@ -57,6 +57,10 @@ std::string DataLayout::CheckpointFolder(absl::string_view job_id, int64_t step)
   return JoinPath(CheckpointsFolder(job_id), CheckpointId(step));
 }
 
+std::string DataLayout::InitialCheckpointFolder(absl::string_view job_id) const {
+  return JoinPath(JobFolder(job_id), "initial_checkpoint");
+}
+
 std::string DataLayout::TrashFolder(absl::string_view job_id) const {
   return JoinPath(JobFolder(job_id), "trash");
 }

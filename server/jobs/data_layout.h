@@ -13,6 +13,7 @@
 //       outcome.textproto       WorkerOutcome, left by the worker when it ends
 //       staging/step-…/         checkpoints in the making; removed when the next attempt begins
 //     checkpoints/step-…/       published checkpoints
+//     initial_checkpoint/       the job's copy of the checkpoint whose weights it starts from
 //     trash/                    what is being removed
 //     damaged/step-…/           checkpoints that did not verify when a worker wanted them
 //     rollbacks.json            written by workers: the steps whose batches are left out since they
@@ -49,6 +50,7 @@ class DataLayout {
   std::string StagingFolder(absl::string_view job_id, int attempt) const;
   std::string CheckpointsFolder(absl::string_view job_id) const;
   std::string CheckpointFolder(absl::string_view job_id, int64_t step) const;
+  std::string InitialCheckpointFolder(absl::string_view job_id) const;
   std::string TrashFolder(absl::string_view job_id) const;
   std::string DamagedFolder(absl::string_view job_id) const;
   std::string RollbacksFile(absl::string_view job_id) const;

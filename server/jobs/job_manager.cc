@@ -5,7 +5,7 @@
 #include "base/status_macros.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
-#include "server/jobs/job_forker.h"
+#include "server/jobs/job_creator.h"
 #include "server/jobs/job_remover.h"
 #include "server/jobs/job_requests.h"
 #include "server/jobs/job_state.h"
@@ -27,7 +27,7 @@ JobManager::JobManager(const JobOptions& options, const JobEnvironment& environm
       sessions_(std::make_unique<WorkerSessions>(options, environment, *live_, [this] { Poke(); })),
       scheduler_(std::make_unique<Scheduler>(options, environment, *live_)),
       remover_(std::make_unique<JobRemover>(environment)),
-      forker_(std::make_unique<JobForker>(environment)),
+      creator_(std::make_unique<JobCreator>(environment)),
       polling_(options.poll_interval,
                [this] {
                  Poll();
@@ -40,7 +40,7 @@ JobManager::~JobManager() { Stop(); }
 void JobManager::Start() {
   {
     absl::MutexLock lock(&creation_mu_);
-    forker_->RemoveRemains();
+    creator_->RemoveRemains();
   }
   polling_.Start();
   tidying_.Start();
@@ -78,14 +78,7 @@ v1::Job JobManager::WithLiveFields(const JobRecord& record) const {
 
 absl::StatusOr<v1::Job> JobManager::CreateJob(const NewJob& job) {
   absl::MutexLock lock(&creation_mu_);
-  LORSA_ASSIGN_OR_RETURN(const JobRecord record, env_.catalog.CreateJob(job, env_.now()));
-  Poke();
-  return WithLiveFields(record);
-}
-
-absl::StatusOr<v1::Job> JobManager::ForkJob(const std::string& source_id, const NewJob& job) {
-  absl::MutexLock lock(&creation_mu_);
-  LORSA_ASSIGN_OR_RETURN(const JobRecord record, forker_->Fork(source_id, job));
+  LORSA_ASSIGN_OR_RETURN(const JobRecord record, creator_->CreateJob(job));
   Poke();
   return WithLiveFields(record);
 }
@@ -148,7 +141,7 @@ absl::Status JobManager::DeleteJob(absl::string_view id, bool even_if_pinned) {
 
 absl::StatusOr<v1::Sweep> JobManager::CreateSweep(const NewSweep& sweep) {
   absl::MutexLock lock(&creation_mu_);
-  LORSA_ASSIGN_OR_RETURN(v1::Sweep created, env_.catalog.CreateSweep(sweep, env_.now()));
+  LORSA_ASSIGN_OR_RETURN(v1::Sweep created, creator_->CreateSweep(sweep));
   Poke();
   return created;
 }

@@ -35,7 +35,7 @@
 
 namespace lorsa::server {
 
-class JobForker;
+class JobCreator;
 class JobRemover;
 class LiveAttempts;
 class Scheduler;
@@ -48,9 +48,9 @@ class JobManager {
   // Stops as Stop() does.
   ~JobManager();
 
-  // Starts the threads that poll and tidy, after removing what forks left that were cut off. Jobs
-  // that were running when the last server ended are picked up: a live worker has silence_timeout
-  // to come back, a dead one's outcome file is read.
+  // Starts the threads that poll and tidy, after removing what a creation left that was cut off.
+  // Jobs that were running when the last server ended are picked up: a live worker has
+  // silence_timeout to come back, a dead one's outcome file is read.
   void Start();
   // Stops both and closes the workers' connections with UNAVAILABLE; workers go on and connect
   // to the next server. Idempotent.
@@ -72,11 +72,8 @@ class JobManager {
 
   // --- For clients. `id` is the {job} of jobs/{job}. ---
 
-  // As Catalog::CreateJob.
+  // As JobCreator::CreateJob.
   absl::StatusOr<v1::Job> CreateJob(const NewJob& job);
-  // The same for a job with a first checkpoint, which is copied from that of the job `source_id`;
-  // NOT_FOUND if it is gone.
-  absl::StatusOr<v1::Job> ForkJob(const std::string& source_id, const NewJob& job);
   // As Catalog::FindRepeatedJob.
   absl::StatusOr<std::optional<v1::Job>> FindRepeatedJob(absl::string_view id,
                                                          const RequestIdentity& request) const;
@@ -97,7 +94,7 @@ class JobManager {
   // As CheckDeletable in job_requests.h; the job is gone when this returns OK.
   absl::Status DeleteJob(absl::string_view id, bool even_if_pinned);
 
-  // As Catalog::CreateSweep.
+  // As JobCreator::CreateSweep.
   absl::StatusOr<v1::Sweep> CreateSweep(const NewSweep& sweep);
   // Cancels each job of the sweep that has not ended; the sweep after it.
   absl::StatusOr<v1::Sweep> CancelSweep(absl::string_view id);
@@ -126,7 +123,7 @@ class JobManager {
   const std::unique_ptr<JobRemover> remover_;
   // Jobs are created one at a time: none takes the folder of another in the making.
   absl::Mutex creation_mu_;
-  const std::unique_ptr<JobForker> forker_ ABSL_PT_GUARDED_BY(creation_mu_);
+  const std::unique_ptr<JobCreator> creator_ ABSL_PT_GUARDED_BY(creation_mu_);
   PeriodicThread polling_;
   PeriodicThread tidying_;
 };

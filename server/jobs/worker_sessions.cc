@@ -186,6 +186,10 @@ absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& jo
                          publisher_.PublishedFolders(job.id));
   welcome.mutable_checkpoint_folders()->Assign(folders.begin(), folders.end());
   welcome.set_first_step(job.first_step);
+  // A fork has a checkpoint of its own to go on from, and not this copy.
+  if (!spec.initial_checkpoint().empty() && job.job.forked_from().empty()) {
+    welcome.set_initial_checkpoint_folder(env_.layout.InitialCheckpointFolder(job.id));
+  }
   return message;
 }
 

@@ -16,6 +16,8 @@
 #include "base/status_macros.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/rpc/errors.h"
+#include "trainer/train/checkpoint_config.h"
+#include "trainer/worker/weights_from_config.h"
 
 namespace lorsa::server {
 namespace {
@@ -29,11 +31,9 @@ constexpr char kWeightsFile[] = "lorsa.safetensors";
 constexpr char kConfigFile[] = "config.json";
 constexpr char kStateFile[] = "state.json";
 
-// What the server needs to know of config.json and state.json. The bounds are those of the format,
-// which keep every product below far from overflow.
+// What the server needs to know of config.json and state.json.
 struct Contents {
-  int64_t d_model = 0, n_ov_heads = 0, n_qk_heads = 0, d_qk = 0, top_k = 0, context = 0;
-  bool decoder_bias = false, qk_norm = false;
+  trainer::CheckpointConfig config;
   int64_t step = 0, sequences = 0;
   std::optional<double> fvu;
 };
@@ -47,18 +47,9 @@ absl::Status CheckJsonSize(FileSystem& fs, const std::string& path) {
   return file->size() > kMaxJsonBytes ? Invalid(path, "is longer than 1 MiB") : absl::OkStatus();
 }
 
-absl::StatusOr<nlohmann::json> ReadJson(FileSystem& fs, const std::string& path,
-                                        absl::string_view format) {
+absl::StatusOr<std::string> ReadJsonText(FileSystem& fs, const std::string& path) {
   LORSA_RETURN_IF_ERROR(CheckJsonSize(fs, path));
-  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, kMaxJsonBytes));
-  auto json = ParseJsonObject(text, kMaxJsonDepth);
-  if (!json.ok()) return Invalid(path, json.status().message());
-  const auto found = json->find("format"), version = json->find("format_version");
-  if (found == json->end() || *found != std::string(format) || version == json->end() ||
-      *version != 1) {
-    return Invalid(path, absl::StrCat("is not of the format ", format, ", version 1"));
-  }
-  return json;
+  return ReadFile(fs, path, kMaxJsonBytes);
 }
 
 // A member of an object of which only some matter here.
@@ -75,34 +66,39 @@ int64_t Count(const nlohmann::json& json, const char* key, int64_t min, int64_t 
 }
 
 absl::Status ReadConfiguration(FileSystem& fs, const std::string& path, Contents& contents) {
-  LORSA_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJson(fs, path, "lorsa-checkpoint"));
-  absl::Status status;
-  contents.d_model = Count(json, "d_model", 1, 65'536, status);
-  contents.n_ov_heads = Count(json, "n_ov_heads", 1, 1'048'576, status);
-  contents.n_qk_heads = Count(json, "n_qk_heads", 1, 65'536, status);
-  contents.d_qk = Count(json, "d_qk", 1, 1'024, status);
-  contents.top_k = Count(json, "top_k", 1, contents.n_ov_heads, status);
-  contents.context = Count(json, "context", 1, 1 << 20, status);
-  contents.decoder_bias = json.contains("decoder_bias") && json["decoder_bias"] == true;
-  contents.qk_norm = json.contains("qk_norm") && !json["qk_norm"].is_null();
-  return status.ok() ? status : Invalid(path, status.message());
+  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadJsonText(fs, path));
+  absl::StatusOr<trainer::CheckpointConfig> config = trainer::ParseCheckpointConfig(text);
+  if (!config.ok()) return Invalid(path, config.status().message());
+  contents.config = *std::move(config);
+  return absl::OkStatus();
+}
+
+absl::Status CheckStateFormat(const nlohmann::json& json) {
+  const auto format = json.find("format"), version = json.find("format_version");
+  if (format != json.end() && *format == "lorsa-training-state" && version != json.end() &&
+      *version == 1) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("is not of the format lorsa-training-state, version 1");
 }
 
 // A checkpoint of another program need not have a state to go on from.
 absl::Status ReadState(FileSystem& fs, const std::string& path, Contents& contents) {
   LORSA_ASSIGN_OR_RETURN(const bool exists, fs.Exists(path));
   if (!exists) return absl::OkStatus();
-  LORSA_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJson(fs, path, "lorsa-training-state"));
-  absl::Status status;
-  contents.step = Count(json, "step", 0, kMaxStep, status);
-  contents.sequences = Count(json, "sequences_consumed", 0, kMaxCount / (1 << 20), status);
-  if (const auto fvu = json.find("fvu"); fvu != json.end() && fvu->is_number()) {
+  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadJsonText(fs, path));
+  const absl::StatusOr<nlohmann::json> json = ParseJsonObject(text, kMaxJsonDepth);
+  if (!json.ok()) return Invalid(path, json.status().message());
+  absl::Status status = CheckStateFormat(*json);
+  contents.step = Count(*json, "step", 0, kMaxStep, status);
+  contents.sequences = Count(*json, "sequences_consumed", 0, kMaxCount / (1 << 20), status);
+  if (const auto fvu = json->find("fvu"); fvu != json->end() && fvu->is_number()) {
     contents.fvu = fvu->get<double>();
   }
   return status.ok() ? status : Invalid(path, status.message());
 }
 
-std::map<std::string, std::vector<int64_t>> ShapesOf(const Contents& c) {
+std::map<std::string, std::vector<int64_t>> ShapesOf(const trainer::LorsaConfig& c) {
   std::map<std::string, std::vector<int64_t>> shapes = {{"W_Q", {c.n_qk_heads, c.d_model, c.d_qk}},
                                                         {"W_K", {c.n_qk_heads, c.d_model, c.d_qk}},
                                                         {"b_Q", {c.n_qk_heads, c.d_qk}},
@@ -117,7 +113,7 @@ std::map<std::string, std::vector<int64_t>> ShapesOf(const Contents& c) {
 
 absl::Status CheckWeights(FileSystem& fs, const std::string& path, const Contents& contents) {
   LORSA_ASSIGN_OR_RETURN(const SafetensorsReader weights, SafetensorsReader::Open(fs, path));
-  const auto shapes = ShapesOf(contents);
+  const auto shapes = ShapesOf(contents.config.lorsa);
   for (const auto& [name, shape] : shapes) {
     const auto found = weights.entries().find(name);
     if (found == weights.entries().end()) return Invalid(path, absl::StrCat("has no ", name));
@@ -179,7 +175,7 @@ class Import {
     LORSA_RETURN_IF_ERROR(CheckWeights(env_.fs, JoinPath(copy_, kWeightsFile), contents_));
     v1::Checkpoint checkpoint;
     checkpoint.set_step(contents_.step);
-    checkpoint.set_tokens(contents_.sequences * contents_.context);
+    checkpoint.set_tokens(contents_.sequences * contents_.config.context);
     if (contents_.fvu.has_value()) checkpoint.set_fvu(*contents_.fvu);
     checkpoint.mutable_files()->Assign(files.begin(), files.end());
     return checkpoint;
@@ -236,13 +232,9 @@ class Import {
     return absl::OkStatus();
   }
 
-  // What is known of the run: the shape of its weights.
+  // What is known of the run: what its weights are of.
   NewJob JobOf() const {
-    NewJob job{.id = job_id_};
-    job.spec.set_n_ov_heads(static_cast<uint32_t>(contents_.n_ov_heads));
-    job.spec.set_n_qk_heads(static_cast<uint32_t>(contents_.n_qk_heads));
-    job.spec.set_d_qk(static_cast<uint32_t>(contents_.d_qk));
-    job.spec.set_top_k(static_cast<uint32_t>(contents_.top_k));
+    NewJob job{.id = job_id_, .spec = worker::WeightsFromConfig(contents_.config).lorsa};
     job.resolved_spec = job.spec;
     return job;
   }

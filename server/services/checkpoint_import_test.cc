@@ -2,6 +2,7 @@
 #include "server/services/checkpoint_import.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -29,16 +30,27 @@ class CheckpointImportTest : public testing::Test {
     std::filesystem::create_directories(layout_.root());
     catalog_ = Catalog::Open(layout_.CatalogFile()).value();
     std::filesystem::create_directories(Source());
-    config_ = {{"format", "lorsa-checkpoint"},
-               {"format_version", 1},
-               {"d_model", 4},
-               {"n_ov_heads", 6},
-               {"n_qk_heads", 2},
-               {"d_qk", 3},
-               {"top_k", 2},
-               {"context", 8},
-               {"decoder_bias", true},
-               {"qk_norm", nullptr}};
+    config_ = {
+        {"format", "lorsa-checkpoint"},
+        {"format_version", 1},
+        {"d_model", 4},
+        {"n_ov_heads", 6},
+        {"n_qk_heads", 2},
+        {"d_qk", 3},
+        {"top_k", 2},
+        {"context", 8},
+        {"decoder_bias", true},
+        {"selection", "signed"},
+        {"select_by_decoder_norm", true},
+        {"attn_scale", 1.5},
+        {"rope",
+         {{"base", 500}, {"rotary_dim", 2}, {"adjacent_pairs", true}, {"ntk_by_parts", nullptr}}},
+        {"qk_norm", nullptr},
+        {"input_scale", 2},
+        {"output_scale", 0.5},
+        {"hook_convention", "transformers.self_attn"},
+        {"layer", 3},
+        {"model", {{"name", "model"}, {"revision", ""}}}};
     shapes_ = {{"W_Q", {2, 4, 3}}, {"W_K", {2, 4, 3}}, {"b_Q", {2, 3}}, {"b_K", {2, 3}},
                {"W_V", {6, 4}},    {"b_V", {6}},       {"W_O", {6, 4}}, {"b_D", {4}}};
     state_ = {{"format", "lorsa-training-state"},
@@ -123,7 +135,19 @@ TEST_F(CheckpointImportTest, MakesAJobThatHasEndedWithACopyOfTheFiles) {
   const v1::Job job = catalog_->GetJob("imported")->job;
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(job.reason(), "IMPORTED");
-  EXPECT_EQ(job.resolved_spec().n_ov_heads(), 6);
+  v1::TrainingSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(n_ov_heads: 6
+           n_qk_heads: 2
+           d_qk: 3
+           top_k: 2
+           selection: SELECTION_SIGNED
+           select_by_decoder_norm: true
+           decoder_bias: true
+           attn_scale: 1.5
+           rope { base: 500 rotary_dim: 2 adjacent_pairs: true })pb",
+      &spec));
+  EXPECT_EQ(job.resolved_spec().DebugString(), spec.DebugString());
   EXPECT_TRUE(job.has_end_time());
   const auto events = catalog_->ListEvents("imported", 0, 10).value();
   EXPECT_EQ(events.back().revision(), job.revision());

@@ -8,7 +8,9 @@
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "job_spec/fork.h"
+#include "job_spec/initial_weights.h"
 #include "server/rpc/errors.h"
+#include "server/services/initial_checkpoint.h"
 #include "server/services/job_policy.h"
 #include "server/services/set_quarantine.h"
 
@@ -33,9 +35,26 @@ absl::StatusOr<NewJob> JobPlanner::Plan(const v1::TrainingSpec& spec,
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
                          catalog_.GetActivationSet(spec.activation_set()));
   LORSA_RETURN_IF_ERROR(CheckNotQuarantined(set));
+  if (!spec.initial_checkpoint().empty()) return PlanFromWeights(spec, set, policy);
   LORSA_ASSIGN_OR_RETURN(NewJob job,
                          Check(ResolveTrainingSpec(spec, set, context_.machine), policy, "spec"));
   job.spec = spec;
+  return job;
+}
+
+absl::StatusOr<NewJob> JobPlanner::PlanFromWeights(const v1::TrainingSpec& spec,
+                                                   const v1::ActivationSet& set,
+                                                   const v1::JobPolicy& policy) const {
+  LORSA_ASSIGN_OR_RETURN(InitialCheckpoint initial,
+                         FindInitialCheckpoint(catalog_, fs_, layout_, spec.initial_checkpoint(),
+                                               "spec.initial_checkpoint"));
+  v1::TrainingSpec of_step = spec;
+  of_step.set_initial_checkpoint(initial.checkpoint.name());
+  LORSA_ASSIGN_OR_RETURN(
+      NewJob job,
+      Check(ResolveFromWeights(of_step, initial.weights, set, context_.machine), policy, "spec"));
+  job.spec = spec;
+  job.initial_checkpoint = std::move(initial.checkpoint);
   return job;
 }
 
@@ -44,6 +63,13 @@ absl::StatusOr<NewJob> JobPlanner::PlanFork(const v1::Job& source, const v1::Che
                                             const v1::JobPolicy& policy) const {
   LORSA_RETURN_IF_ERROR(CheckKnown(changes, "changes"));
   const v1::TrainingSpec& ran = source.resolved_spec();
+  if (ran.activation_set().empty()) {
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          checkpoint.name(),
+                          " was imported, so there is no run to go on with; submit a job with ",
+                          "it as initial_checkpoint")),
+                      "IMPORTED", {{"checkpoint", checkpoint.name()}});
+  }
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
                          catalog_.GetActivationSet(ran.activation_set()));
   LORSA_RETURN_IF_ERROR(CheckNotQuarantined(set));

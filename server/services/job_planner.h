@@ -9,12 +9,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/file_system.h"
 #include "job_spec/resolve.h"
 #include "job_spec/training_machine.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "lorsa/v1/job.pb.h"
 #include "lorsa/v1/training_spec.pb.h"
 #include "server/catalog/catalog.h"
+#include "server/jobs/data_layout.h"
 #include "server/jobs/job_estimate.h"
 #include "server/jobs/job_queue.h"
 
@@ -29,13 +31,14 @@ struct PlanningContext {
       estimate = EstimateJob;
 };
 
-// Thread-safe; blocks on the catalog. Errors: INVALID_ARGUMENT naming every wrong field of the
-// request, NOT_FOUND for the activation set, FAILED_PRECONDITION if it is quarantined.
+// Thread-safe; blocks on the catalog and the disk. Errors: INVALID_ARGUMENT naming every wrong
+// field of the request, NOT_FOUND for the activation set or the initial checkpoint,
+// FAILED_PRECONDITION if the one is quarantined or the other damaged.
 class JobPlanner {
  public:
-  // `catalog` outlives the planner.
-  JobPlanner(const Catalog& catalog, PlanningContext context)
-      : catalog_(catalog), context_(std::move(context)) {}
+  // `catalog` and `fs` outlive the planner.
+  JobPlanner(const Catalog& catalog, FileSystem& fs, DataLayout layout, PlanningContext context)
+      : catalog_(catalog), fs_(fs), layout_(std::move(layout)), context_(std::move(context)) {}
 
   // A new job, but for its id and request; fields are named "spec.…" and "policy.…".
   absl::StatusOr<NewJob> Plan(const v1::TrainingSpec& spec, const v1::JobPolicy& policy) const;
@@ -49,11 +52,16 @@ class JobPlanner {
   absl::StatusOr<v1::Job> Preview(const NewJob& job) const;
 
  private:
+  // As Plan, for a specification that names an initial checkpoint, on its set.
+  absl::StatusOr<NewJob> PlanFromWeights(const v1::TrainingSpec& spec, const v1::ActivationSet& set,
+                                         const v1::JobPolicy& policy) const;
   // `field`: the name of the request's field that holds the specification.
   absl::StatusOr<NewJob> Check(ResolvedSpec resolved, const v1::JobPolicy& policy,
                                const std::string& field) const;
 
   const Catalog& catalog_;
+  FileSystem& fs_;
+  const DataLayout layout_;
   const PlanningContext context_;
 };
 

@@ -211,7 +211,7 @@ absl::Status JobService::Fork(const v1::ForkJobRequest& request, v1::Job& respon
     LORSA_ASSIGN_OR_RETURN(response, planner_.Preview(job));
     return absl::OkStatus();
   }
-  LORSA_ASSIGN_OR_RETURN(response, env_.jobs.ForkJob(name.job_id, job));
+  LORSA_ASSIGN_OR_RETURN(response, env_.jobs.CreateJob(job));
   return absl::OkStatus();
 }
 

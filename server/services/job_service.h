@@ -34,7 +34,7 @@ class JobService final : public v1::JobService::CallbackService {
   // All of the environment outlives the service; the service outlives the gRPC server.
   explicit JobService(JobServiceEnvironment environment)
       : env_(std::move(environment)),
-        planner_(env_.catalog, env_.planning),
+        planner_(env_.catalog, env_.fs, env_.layout, env_.planning),
         sweeps_(env_.jobs, env_.catalog, planner_) {}
 
   grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,

@@ -77,9 +77,11 @@ def test_the_page_of_formats(service: Service) -> None:
     write_original(folder / "paper-code")
     (folder / "sets" / "l12").symlink_to(SET)
     blocks = code_of("formats.md", "bash")
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for code in blocks:
         run_shell(code, folder, service.address)
+    with lorsa.Client(service.address) as client:
+        assert client.job("trained-on").wait(PATIENCE).state == "SUCCEEDED"
     made = {"theirs", "ours", "imported", "cache", "hub", "their-hooks"}
     assert made <= {path.name for path in folder.iterdir()}
     assert len(lorsa.ActivationSet(folder / "sets/again")) == 300

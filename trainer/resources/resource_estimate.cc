@@ -38,6 +38,7 @@ int64_t SampleBytes(const TrainConfig& config, int64_t positions) {
 }
 
 int64_t InitializationBytes(const TrainConfig& config) {
+  if (config.initialization == Initialization::kCheckpoint) return 0;  // read into the weights
   const int64_t sample = SampleBytes(config, kInitialPositions);
   // And the values of the layer's heads where the weights start from samples.
   return config.initialization == Initialization::kRandom ? sample : 2 * sample;

@@ -152,6 +152,9 @@ Environment TakeEnvironment(JsonFields& fields) {
   return environment;
 }
 
+// What only going on from a checkpoint needs.
+bool IsState(absl::string_view name) { return name == kStateFile || name == kCountsFile; }
+
 absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text) {
   LORSA_ASSIGN_OR_RETURN(const json value, ParseJsonObject(text, /*max_depth=*/3));
   JsonFields fields(value, "");
@@ -161,6 +164,7 @@ absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text) {
   CheckpointManifest manifest{.environment = TakeEnvironment(fields)};
   JsonFields files(fields.Required("files"), "files");
   for (const char* name : kListedFiles) {
+    if (IsState(name) && !files.Has(name)) continue;
     JsonFields file(files.Required(name), files.Path(name));
     manifest.files[name] = {.bytes = file.Integer("bytes", 0, std::numeric_limits<int64_t>::max()),
                             .sha256 = file.Text("sha256")};
@@ -189,6 +193,16 @@ absl::Status VerifyFile(FileSystem& fs, const std::string& path, const ListedFil
   LORSA_ASSIGN_OR_RETURN(const std::string sha256, Sha256OfFile(fs, path));
   if (sha256 != listed.sha256) return Damaged(path, "its sha256 is not that of the manifest");
   return absl::OkStatus();
+}
+
+// The manifest, after each file that it lists was held against it.
+absl::StatusOr<CheckpointManifest> VerifyFiles(FileSystem& fs, const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                         ReadJson(fs, JoinPath(path, kCheckpointManifestFile), &ParseManifest));
+  for (const auto& [name, listed] : manifest.files) {
+    LORSA_RETURN_IF_ERROR(VerifyFile(fs, JoinPath(path, name), listed));
+  }
+  return manifest;
 }
 
 }  // namespace
@@ -235,12 +249,24 @@ absl::StatusOr<TrainingCounts> ReadCheckpointCounts(FileSystem& fs, const std::s
   return ReadJson(fs, JoinPath(path, kCountsFile), &ParseTrainingCounts);
 }
 
+absl::StatusOr<CheckpointWeights> ReadCheckpointWeights(FileSystem& fs, const std::string& path,
+                                                        at::Device device) {
+  LORSA_RETURN_IF_ERROR(VerifyFiles(fs, path).status());
+  CheckpointWeights weights;
+  LORSA_ASSIGN_OR_RETURN(weights.config,
+                         ReadJson(fs, JoinPath(path, kConfigFile), &ParseCheckpointConfig));
+  LORSA_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::Open(fs, JoinPath(path, kWeightsFile)));
+  LORSA_ASSIGN_OR_RETURN(weights.parameters, ReadWeights(weights.config.lorsa, file, device));
+  return weights;
+}
+
 absl::StatusOr<Checkpoint> ReadCheckpoint(FileSystem& fs, const std::string& path,
                                           at::Device device) {
-  LORSA_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
-                         ReadJson(fs, JoinPath(path, kCheckpointManifestFile), &ParseManifest));
-  for (const auto& [name, listed] : manifest.files) {
-    LORSA_RETURN_IF_ERROR(VerifyFile(fs, JoinPath(path, name), listed));
+  LORSA_ASSIGN_OR_RETURN(const CheckpointManifest manifest, VerifyFiles(fs, path));
+  for (const char* name : {kStateFile, kCountsFile}) {
+    if (!manifest.files.contains(name)) {
+      return Damaged(path, absl::StrCat("its manifest does not list ", name));
+    }
   }
   Checkpoint checkpoint;
   checkpoint.environment = manifest.environment;

@@ -63,6 +63,17 @@ absl::StatusOr<std::string> WriteCheckpoint(FileSystem& fs, const std::string& p
 // Its counts alone, without verifying anything else.
 absl::StatusOr<TrainingCounts> ReadCheckpointCounts(FileSystem& fs, const std::string& path);
 
+// What it takes to use a checkpoint's weights.
+struct CheckpointWeights {
+  CheckpointConfig config;
+  LorsaParameters parameters;  // as published
+};
+
+// Reads these alone; a checkpoint that another program wrote need not have a state. Errors as of
+// ReadCheckpoint.
+absl::StatusOr<CheckpointWeights> ReadCheckpointWeights(FileSystem& fs, const std::string& path,
+                                                        at::Device device);
+
 // Reads a checkpoint to train on. DATA_LOSS, naming the file and what is wrong, if anything does
 // not match its checksum or its configuration. Throws c10::Error.
 absl::StatusOr<Checkpoint> ReadCheckpoint(FileSystem& fs, const std::string& path,

@@ -1,7 +1,5 @@
 #include "trainer/train/checkpoint_config.h"
 
-#include <ATen/ATen.h>
-
 #include <nlohmann/json.hpp>
 
 #include "activation_store/position_json.h"
@@ -101,20 +99,6 @@ absl::StatusOr<CheckpointConfig> ParseCheckpointConfig(absl::string_view text) {
     return absl::DataLossError(status.message());
   }
   return config;
-}
-
-FoldedLorsa FoldNormalization(const CheckpointConfig& config, const LorsaParameters& parameters) {
-  FoldedLorsa folded{.config = config, .parameters = parameters};
-  LorsaParameters& p = folded.parameters;
-  // Biases of q, k and v do not see the input. All decoder norms change by one factor, so the same
-  // heads are kept.
-  p.w_q = p.w_q * config.input_scale;
-  p.w_k = p.w_k * config.input_scale;
-  p.w_v = p.w_v * config.input_scale;
-  p.w_o = p.w_o / config.output_scale;
-  if (p.b_d.defined()) p.b_d = p.b_d / config.output_scale;
-  folded.config.input_scale = folded.config.output_scale = 1;
-  return folded;
 }
 
 }  // namespace lorsa::trainer

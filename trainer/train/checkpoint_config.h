@@ -1,4 +1,5 @@
-// config.json of a checkpoint: what its weights are of (docs/checkpoint_format.md).
+// config.json of a checkpoint: what its weights are of (docs/checkpoint_format.md). Knows nothing
+// of torch.
 #ifndef LORSA_TRAINER_TRAIN_CHECKPOINT_CONFIG_H_
 #define LORSA_TRAINER_TRAIN_CHECKPOINT_CONFIG_H_
 
@@ -8,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "trainer/lorsa/lorsa_config.h"
-#include "trainer/lorsa/lorsa_parameters.h"
 #include "trainer/train/train_config.h"
 
 namespace lorsa::trainer {
@@ -32,13 +32,6 @@ std::string FormatCheckpointConfig(const CheckpointConfig& config);
 
 // DATA_LOSS naming the key that is missing, unknown, of the wrong type or out of its bounds.
 absl::StatusOr<CheckpointConfig> ParseCheckpointConfig(absl::string_view json);
-
-// Weights and configuration with both scales 1 and the same ŷ. New tensors; throws c10::Error.
-struct FoldedLorsa {
-  CheckpointConfig config;
-  LorsaParameters parameters;
-};
-FoldedLorsa FoldNormalization(const CheckpointConfig& config, const LorsaParameters& parameters);
 
 }  // namespace lorsa::trainer
 

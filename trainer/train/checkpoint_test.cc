@@ -13,7 +13,6 @@
 #include "base/failing_file_system.h"
 #include "base/scratch_folder.h"
 #include "base/sha256.h"
-#include "trainer/lorsa/reference_lorsa.h"
 
 namespace lorsa::trainer {
 namespace {
@@ -216,24 +215,6 @@ TEST_F(CheckpointTest, AFailureOfAnyOperationIsReportedAndLeavesNoCheckpoint) {
       EXPECT_TRUE(absl::IsResourceExhausted(written.status())) << operation << written.status();
       EXPECT_FALSE(*fs_.Exists(folder_)) << operation;
     }
-  }
-}
-
-TEST_F(CheckpointTest, FoldingTheNormalizationChangesNoReconstruction) {
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{4});
-  const at::Tensor x = at::randn({2, 16, 6}, generator);
-  for (const Selection selection : {Selection::kRelu, Selection::kSigned}) {
-    CheckpointConfig config = checkpoint_.config;
-    config.lorsa.selection = selection;
-    const FoldedLorsa folded = FoldNormalization(config, checkpoint_.state.parameters);
-    EXPECT_EQ(folded.config.input_scale, 1);
-    EXPECT_EQ(folded.config.output_scale, 1);
-    ReferenceLorsa model(config.lorsa);
-    const at::Tensor expected =
-        model.Forward(checkpoint_.state.parameters, x * config.input_scale).reconstruction /
-        config.output_scale;
-    const at::Tensor actual = model.Forward(folded.parameters, x).reconstruction;
-    EXPECT_LE(((actual - expected).abs().max() / expected.abs().max()).item<double>(), 1e-5);
   }
 }
 

@@ -21,7 +21,8 @@ const auto kNeverStop = [] { return false; };
 class DecoderRefitTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto parameters = InitializeParameters(config_, host_, kernel_, at::kCPU);
+    auto parameters =
+        InitializeParameters(config_, host_, /*initial_checkpoint=*/"", kernel_, at::kCPU);
     ASSERT_TRUE(parameters.ok()) << parameters.status();
     parameters_ = *parameters;
     config_.refit_tokens = 80 * config_.set.context;

@@ -19,7 +19,8 @@ class HeadResamplingTest : public testing::Test {
     config_.lorsa.top_k = 4;
     config_.resample_firing_factor = 0.8;
     kernel_ = std::make_unique<ReferenceLorsa>(config_.lorsa);
-    auto parameters = InitializeParameters(config_, host_, *kernel_, at::kCPU);
+    auto parameters =
+        InitializeParameters(config_, host_, /*initial_checkpoint=*/"", *kernel_, at::kCPU);
     ASSERT_TRUE(parameters.ok()) << parameters.status();
     parameters_ = *parameters;
     auto sample = ReadTrainingSample(config_, host_, /*cursor=*/3, /*positions=*/120, at::kCPU);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "trainer/train/attention_initialization.h"
+#include "trainer/train/checkpoint_initialization.h"
 #include "trainer/train/decoder_norm.h"
 #include "trainer/train/layer_attention.h"
 #include "trainer/train/training_sample.h"
@@ -107,9 +108,7 @@ void ScaleDecoder(LorsaKernel& kernel, const TrainingSample& sample, LorsaParame
   if (rr > 0) out.w_o.mul_(std::max(yr / rr, kLeastReconstruction * std::sqrt(yy / rr)));
 }
 
-}  // namespace
-
-absl::StatusOr<LorsaParameters> InitializeParameters(const TrainConfig& config, RunHost& host,
+absl::StatusOr<LorsaParameters> InitializeFromSample(const TrainConfig& config, RunHost& host,
                                                      LorsaKernel& kernel, at::Device device) {
   LORSA_ASSIGN_OR_RETURN(const TrainingSample sample,
                          ReadTrainingSample(config, host, /*cursor=*/0, kSamplePositions, device));
@@ -122,6 +121,19 @@ absl::StatusOr<LorsaParameters> InitializeParameters(const TrainConfig& config, 
   }
   SetDecoderBias(sample, out);
   ScaleDecoder(kernel, sample, out);
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<LorsaParameters> InitializeParameters(const TrainConfig& config, RunHost& host,
+                                                     const std::string& initial_checkpoint,
+                                                     LorsaKernel& kernel, at::Device device) {
+  const bool from_checkpoint = config.initialization == Initialization::kCheckpoint;
+  LORSA_ASSIGN_OR_RETURN(LorsaParameters out,
+                         from_checkpoint ? InitializeFromCheckpoint(config, host.file_system(),
+                                                                    initial_checkpoint, device)
+                                         : InitializeFromSample(config, host, kernel, device));
   if (config.decoder_norm > 0) MoveDecoderNorm(config.decoder_norm, out);
   return out;
 }

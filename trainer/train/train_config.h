@@ -12,11 +12,12 @@
 
 namespace lorsa::trainer {
 
-// Where the weights start; see attention_initialization.h.
+// Where the weights start; see attention_initialization.h and checkpoint_initialization.h.
 enum class Initialization {
   kRandom,         // no use of the layer's own weights
   kFromAttention,  // Q, K from the layer; V, O random in each head's value space
   kDataSampled,    // Q, K from the layer; V, O from sampled attention outputs
+  kCheckpoint,     // the weights of a checkpoint
 };
 
 enum class LearningRateSchedule {

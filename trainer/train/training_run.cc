@@ -59,12 +59,12 @@ uint64_t StepSeed(uint64_t seed, int64_t step) {
 class TrainingRun {
  public:
   TrainingRun(const TrainConfig& config, RunHost& host,
-              absl::Span<const std::string> checkpoint_folders, int64_t first_step,
+              absl::Span<const std::string> checkpoint_folders, const RunOptions& options,
               std::unique_ptr<LorsaKernel> kernel)
       : config_(config),
         host_(host),
-        first_step_(first_step),
-        history_(config, host, checkpoint_folders, first_step),
+        options_(options),
+        history_(config, host, checkpoint_folders, options.first_step),
         reporter_(config, host),
         kernel_(std::move(kernel)),
         learner_(config, *kernel_),
@@ -97,9 +97,9 @@ class TrainingRun {
     absl::StatusOr<TrainingState> state = history_.Newest(rollbacks, device_);
     if (state.ok()) GoOnFrom(*std::move(state));
     if (!absl::IsNotFound(state.status())) return state.status();
-    if (first_step_ == 0) return Initialize(rollbacks);
+    if (options_.first_step == 0) return Initialize(rollbacks);
     return absl::DataLossError(
-        absl::StrCat("The checkpoint of step ", first_step_, ", which this run was to go ",
+        absl::StrCat("The checkpoint of step ", options_.first_step, ", which this run was to go ",
                      "on from, cannot be used any more; fork it anew from another one."));
   }
 
@@ -110,8 +110,9 @@ class TrainingRun {
     state_.adam = NewAdamState(config_.lorsa, device_);
     state_.tokens_since_fired =
         at::zeros({config_.lorsa.n_ov_heads}, at::device(device_).dtype(at::kLong));
-    LORSA_ASSIGN_OR_RETURN(state_.parameters,
-                           InitializeParameters(config_, host_, *kernel_, device_));
+    LORSA_ASSIGN_OR_RETURN(
+        state_.parameters,
+        InitializeParameters(config_, host_, options_.initial_checkpoint, *kernel_, device_));
     if (config_.ema_fraction > 0) {
       state_.averaged = CloneParameters(config_.lorsa, state_.parameters);
     }
@@ -367,7 +368,7 @@ class TrainingRun {
   const at::Device device_ = at::kCPU;
   const TrainConfig& config_;
   RunHost& host_;
-  const int64_t first_step_;
+  const RunOptions& options_;
   CheckpointHistory history_;
   RunReporter reporter_;
   const std::unique_ptr<LorsaKernel> kernel_;
@@ -392,8 +393,7 @@ absl::StatusOr<RunOutcome> RunTraining(const TrainConfig& config, RunHost& host,
     ConfigureLibtorch(config.threads);
     std::unique_ptr<LorsaKernel> kernel = MakeLorsaKernel(config.lorsa, config.precision, at::kCPU);
     if (options.decorate) kernel = options.decorate(std::move(kernel));
-    return TrainingRun(config, host, checkpoint_folders, options.first_step, std::move(kernel))
-        .Run();
+    return TrainingRun(config, host, checkpoint_folders, options, std::move(kernel)).Run();
   });
 }
 

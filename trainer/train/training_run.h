@@ -40,6 +40,8 @@ struct RunOptions {
   KernelDecorator decorate;
   // Of the checkpoint of another run that this one goes on from; 0 = it begins with new weights.
   int64_t first_step = 0;
+  // Folder of the checkpoint whose weights Initialization::kCheckpoint starts with.
+  std::string initial_checkpoint;
 };
 
 // Trains until the run's tokens are consumed or a stop is requested. Resumes from the first of
@@ -54,11 +56,12 @@ struct RunOptions {
 // Sets libtorch's thread count and deterministic mode, which are the process's: one run at a time.
 // Errors:
 //   INVALID_ARGUMENT     the configuration is impossible; names the field
-//   FAILED_PRECONDITION  the initialisation needs attention weights that the set has not, or a
-//                        checkpoint that verifies is of another configuration
+//   FAILED_PRECONDITION  the initialisation needs attention weights that the set has not or other
+//                        weights than the initial checkpoint's, or a checkpoint that verifies is of
+//                        another configuration
 //   DATA_LOSS            an activation or a weight is damaged or not finite; names the sequences.
-//                        Or the list of rollbacks is damaged, or the checkpoint of first_step and
-//                        all after it are
+//                        Or the list of rollbacks or the initial checkpoint is damaged, or the
+//                        checkpoint of first_step and all after it are
 //   ABORTED              loss, gradient or weight is not finite though the data are, and the run
 //                        has gone back as often as it may; names step, tensor and sequences
 //   RESOURCE_EXHAUSTED   libtorch got no memory

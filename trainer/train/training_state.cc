@@ -117,12 +117,17 @@ NamedTensors StateTensors(const LorsaConfig& config, const TrainingState& state)
   return out;
 }
 
+absl::StatusOr<LorsaParameters> ReadWeights(const LorsaConfig& config, const TensorFile& weights,
+                                            at::Device device) {
+  return ReadAll(config, "", weights, device);
+}
+
 absl::StatusOr<TrainingState> ReadState(const LorsaConfig& config, const TrainingCounts& counts,
                                         const TensorFile& weights, const TensorFile& file,
                                         at::Device device) {
   TrainingState state;
   state.counts = counts;
-  LORSA_ASSIGN_OR_RETURN(LorsaParameters published, ReadAll(config, "", weights, device));
+  LORSA_ASSIGN_OR_RETURN(LorsaParameters published, ReadWeights(config, weights, device));
   if (file.Has(std::string(kTrained) + "W_V")) {
     LORSA_ASSIGN_OR_RETURN(state.parameters, ReadAll(config, kTrained, file, device));
     state.averaged = std::move(published);

@@ -55,6 +55,10 @@ absl::StatusOr<TrainingCounts> ParseTrainingCounts(absl::string_view json);
 NamedTensors WeightTensors(const LorsaConfig& config, const TrainingState& state);
 NamedTensors StateTensors(const LorsaConfig& config, const TrainingState& state);
 
+// The tensors of lorsa.safetensors, moved to `device`. Errors as of ReadState.
+absl::StatusOr<LorsaParameters> ReadWeights(const LorsaConfig& config, const TensorFile& weights,
+                                            at::Device device);
+
 // The state that the two files and `counts` make, moved to `device`. DATA_LOSS naming the tensor
 // whose dtype or shape is not that of the configuration.
 absl::StatusOr<TrainingState> ReadState(const LorsaConfig& config, const TrainingCounts& counts,

@@ -65,7 +65,9 @@ absl::StatusOr<trainer::RunOutcome> Train(const v1::Welcome& welcome, RemoteHost
                                          welcome.checkpoint_folders().end());
   LogExpected(config);
   return trainer::RunTraining(config, host, folders,
-                              {.decorate = decorate, .first_step = welcome.first_step()});
+                              {.decorate = decorate,
+                               .first_step = welcome.first_step(),
+                               .initial_checkpoint = welcome.initial_checkpoint_folder()});
 }
 
 absl::Status WriteOutcome(FileSystem& fs, const std::string& path,

@@ -44,6 +44,8 @@ absl::StatusOr<trainer::Initialization> FromMessage(v1::Initialization initializ
       return trainer::Initialization::kFromAttention;
     case v1::INITIALIZATION_DATA_SAMPLED:
       return trainer::Initialization::kDataSampled;
+    case v1::INITIALIZATION_CHECKPOINT:
+      return trainer::Initialization::kCheckpoint;
     default:
       return UnknownValue("initialization", initialization);
   }

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "job_spec/describe_set.h"
+#include "job_spec/initial_weights.h"
 #include "job_spec/resolve.h"
+#include "trainer/train/checkpoint_config.h"
+#include "trainer/worker/weights_from_config.h"
 
 namespace lorsa::worker {
 namespace {
@@ -52,6 +55,35 @@ TEST(ConfigFromSpecTest, WhatTheManifestSaysReachesTheTrainer) {
   EXPECT_EQ(config->seed, 5);
   EXPECT_EQ(config->threads, 3);
   EXPECT_EQ(config->ranks, 2);
+}
+
+TEST(ConfigFromSpecTest, WhatConfigJsonSaysComesBackThroughTheSpecification) {
+  const v1::ActivationSet set = DescribeSet(LlamaLikeSet(), "s");
+  trainer::CheckpointConfig config{
+      .lorsa = {.d_model = 64,
+                .n_ov_heads = 96,
+                .n_qk_heads = 12,
+                .d_qk = 10,
+                .top_k = 7,
+                .selection = trainer::Selection::kSigned,
+                .select_by_decoder_norm = false,
+                .decoder_bias = false,
+                .attn_scale = 0.1,
+                .rope = store::Rope{.base = 123, .rotary_dim = 6, .adjacent_pairs = true}},
+      .context = 16};
+  config.lorsa.rope->ntk_by_parts = {
+      .factor = 2, .low_freq_factor = 0.5, .high_freq_factor = 3, .original_context = 99};
+  v1::TrainingSpec spec;
+  spec.set_initial_checkpoint("jobs/a/checkpoints/step-000000010");
+  const ResolvedSpec resolved =
+      ResolveFromWeights(spec, WeightsFromConfig(config), set, {.cores = 2});
+  ASSERT_TRUE(resolved.ok()) << resolved.violations[0].field << resolved.violations[0].description;
+  const auto run = ConfigFromSpec(resolved.spec, set);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->initialization, trainer::Initialization::kCheckpoint);
+  trainer::CheckpointConfig again = config;
+  again.lorsa = run->lorsa;
+  EXPECT_EQ(FormatCheckpointConfig(again), FormatCheckpointConfig(config));
 }
 
 TEST(ConfigFromSpecTest, EachLeverOfTheRecipeReachesTheTrainer) {

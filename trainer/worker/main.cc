@@ -69,6 +69,9 @@ int main(int argc, char** argv) {
          "Folder for metrics and checkpoints; a run found there is resumed. Exit code 75: stopped "
          "by a signal before the end, run the same command again to go on")
       ->needs(alone);
+  app.add_option("--initial-checkpoint", standalone.initial_checkpoint,
+                 "Folder of a checkpoint with whose weights the run starts")
+      ->needs(alone);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

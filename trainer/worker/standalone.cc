@@ -7,13 +7,16 @@
 #include "activation_store/activation_set.h"
 #include "base/status_macros.h"
 #include "job_spec/describe_set.h"
+#include "job_spec/initial_weights.h"
 #include "job_spec/resolve.h"
 #include "job_spec/spec_text.h"
 #include "spdlog/spdlog.h"
+#include "trainer/train/checkpoint_config.h"
 #include "trainer/train/training_run.h"
 #include "trainer/worker/config_from_spec.h"
 #include "trainer/worker/local_host.h"
 #include "trainer/worker/run_log.h"
+#include "trainer/worker/weights_from_config.h"
 
 namespace lorsa::worker {
 namespace {
@@ -26,6 +29,26 @@ absl::Status ViolationsError(const std::vector<FieldViolation>& violations) {
   return absl::InvalidArgumentError(message);
 }
 
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
+
+// What `spec` resolves to; `folder` is that of the initial checkpoint, if it is to start from one.
+absl::StatusOr<ResolvedSpec> Resolve(FileSystem& fs, v1::TrainingSpec spec,
+                                     const std::string& folder, const v1::ActivationSet& set) {
+  if (folder.empty()) {
+    if (spec.initial_checkpoint().empty()) return ResolveTrainingSpec(spec, set, ThisMachine());
+    return absl::InvalidArgumentError(
+        "initial_checkpoint is the name of a server's; give its folder as --initial-checkpoint");
+  }
+  spec.set_initial_checkpoint(folder);
+  const std::string path = JoinPath(folder, "config.json");
+  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, kMaxConfigBytes));
+  const auto config = trainer::ParseCheckpointConfig(text);
+  if (!config.ok()) {
+    return absl::DataLossError(absl::StrCat(path, ": ", config.status().message()));
+  }
+  return ResolveFromWeights(spec, WeightsFromConfig(*config), set, ThisMachine());
+}
+
 }  // namespace
 
 absl::StatusOr<trainer::RunOutcome> RunStandalone(FileSystem& fs, const StandaloneOptions& options,
@@ -36,7 +59,8 @@ absl::StatusOr<trainer::RunOutcome> RunStandalone(FileSystem& fs, const Standalo
   if (!spec.has_ranks()) spec.set_ranks(static_cast<uint32_t>(leader.ranks()));
   LORSA_ASSIGN_OR_RETURN(const auto set, store::ActivationSet::Open(fs, options.set_folder));
   const v1::ActivationSet description = DescribeSet(set->manifest(), spec.activation_set());
-  const ResolvedSpec resolved = ResolveTrainingSpec(spec, description, ThisMachine());
+  LORSA_ASSIGN_OR_RETURN(const ResolvedSpec resolved,
+                         Resolve(fs, spec, options.initial_checkpoint, description));
   if (!resolved.ok()) return ViolationsError(resolved.violations);
   LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config,
                          ConfigFromSpec(resolved.spec, description));
@@ -47,7 +71,9 @@ absl::StatusOr<trainer::RunOutcome> RunStandalone(FileSystem& fs, const Standalo
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> checkpoints, host->CheckpointFolders());
   LogExpected(config);
   LORSA_ASSIGN_OR_RETURN(const trainer::RunOutcome outcome,
-                         trainer::RunTraining(config, *host, checkpoints, {.decorate = decorate}));
+                         trainer::RunTraining(config, *host, checkpoints,
+                                              {.decorate = decorate,
+                                               .initial_checkpoint = options.initial_checkpoint}));
   LogTaken(outcome);
   spdlog::info("event=run_end step={} tokens={} message=\"{}\"", outcome.step, outcome.tokens,
                outcome.message);

@@ -16,6 +16,9 @@ struct StandaloneOptions {
   std::string spec;           // a TrainingSpec: a file, "-" for standard input, or itself
   std::string set_folder;     // a sealed activation set
   std::string output_folder;  // checkpoints/, metrics.jsonl; a run there is resumed
+  // Of a checkpoint whose weights the run starts with: takes the place of the specification's
+  // initial_checkpoint. Empty: none.
+  std::string initial_checkpoint;
 };
 
 // Trains to the end, or makes a checkpoint and is kDrained when `stop` is set. Works with the ranks
