@@ -70,7 +70,8 @@ TEST(ConfigFromSpecTest, WhatConfigJsonSaysComesBackThroughTheSpecification) {
                 .decoder_bias = false,
                 .attn_scale = 0.1,
                 .rope = store::Rope{.base = 123, .rotary_dim = 6, .adjacent_pairs = true}},
-      .context = 16};
+      .context = 16,
+      .hook_convention = set.hook_convention()};
   config.lorsa.rope->ntk_by_parts = {
       .factor = 2, .low_freq_factor = 0.5, .high_freq_factor = 3, .original_context = 99};
   v1::TrainingSpec spec;
