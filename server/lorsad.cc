@@ -87,6 +87,23 @@ void WarnIfReachable(const ListenAddress& address) {
       address.host);
 }
 
+// A catalog that lost all that it held looks like one of a new folder.
+absl::Status RefuseLostCatalog(FileSystem& fs, const DataLayout& layout) {
+  LORSA_ASSIGN_OR_RETURN(const bool exists, fs.Exists(layout.CatalogFile()));
+  if (exists) {
+    LORSA_ASSIGN_OR_RETURN(const auto file, fs.OpenForRead(layout.CatalogFile()));
+    if (file->size() > 0) return absl::OkStatus();
+  }
+  const absl::StatusOr<std::vector<std::string>> jobs = fs.List(layout.JobsFolder());
+  if (absl::IsNotFound(jobs.status())) return absl::OkStatus();
+  LORSA_RETURN_IF_ERROR(jobs.status());
+  if (jobs->empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      layout.JobsFolder(), " holds jobs, but the catalog that knows them is ",
+      exists ? "empty" : "missing",
+      ": restore it from a backup (lorsad restore), or move that folder away to begin anew"));
+}
+
 }  // namespace
 
 absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadOptions& options) {
@@ -94,6 +111,7 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   const DataLayout layout(std::filesystem::absolute(options.data_folder).lexically_normal());
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(layout.SetsFolder()));
   LORSA_ASSIGN_OR_RETURN(auto lock, FolderLock::Acquire(layout.LockFile()));  // 1
+  LORSA_RETURN_IF_ERROR(RefuseLostCatalog(fs, layout));
   LORSA_ASSIGN_OR_RETURN(auto catalog, Catalog::Open(layout.CatalogFile()));  // 2
   std::vector<std::string> folders = options.activation_roots;
   folders.push_back(layout.SetsFolder());

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "server/catalog/schema.h"
 
@@ -15,15 +16,9 @@ absl::Status VacuumInto(Connection& from, const std::string& target) {
   return statement.Bind(target).Run();
 }
 
-absl::Status CheckPages(const std::string& path) {
+absl::Status CheckCopy(const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(const auto connection, Connection::OpenExisting(path));
-  LORSA_ASSIGN_OR_RETURN(Statement statement, connection->Prepare("PRAGMA integrity_check(1)"));
-  LORSA_RETURN_IF_ERROR(statement.Step().status());
-  if (const std::string verdict = statement.Bytes(0); verdict != "ok") {
-    return absl::DataLossError(
-        absl::StrCat("the catalog is damaged: ", verdict, "; restore it from an earlier backup"));
-  }
-  return absl::OkStatus();
+  return CheckPages(*connection, /*and_indexes=*/true);
 }
 
 absl::Status RefuseIfPresent(FileSystem& fs, const std::string& path) {
@@ -35,11 +30,24 @@ absl::Status RefuseIfPresent(FileSystem& fs, const std::string& path) {
 
 }  // namespace
 
+absl::Status CheckPages(Connection& connection, bool and_indexes) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(and_indexes ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)"));
+  const absl::StatusOr<bool> row = statement.Step();
+  if (!row.ok() && !absl::IsDataLoss(row.status())) return row.status();
+  const std::string verdict = row.ok() ? statement.Bytes(0) : std::string(row.status().message());
+  if (verdict == "ok") return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("the catalog is damaged: ", absl::StrReplaceAll(verdict, {{"\n", " "}}),
+                   "; restore it from a backup (lorsad restore)"));
+}
+
 absl::Status CopyCatalog(FileSystem& fs, Connection& from, const std::string& target) {
   const std::string copy = target + ".tmp";
   LORSA_RETURN_IF_ERROR(fs.RemoveAll(copy));     // 1
   absl::Status status = VacuumInto(from, copy);  // 2
-  if (status.ok()) status = CheckPages(copy);    // 3
+  if (status.ok()) status = CheckCopy(copy);     // 3
   if (status.ok()) status = fs.SyncFile(copy);   // 4
   if (status.ok()) status = fs.Rename(copy, target);
   if (!status.ok()) {

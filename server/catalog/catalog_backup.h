@@ -18,6 +18,11 @@
 
 namespace lorsa::server {
 
+// Reads the whole file: DATA_LOSS saying what is wrong with its pages, if anything is. There are no
+// checksums: a bit that flipped within a value is not noticed. Comparing each index with its table
+// takes several times as long.
+absl::Status CheckPages(Connection& connection, bool and_indexes);
+
 // Copies what `from` is connected to, which is in no transaction, to the file `target`, replacing
 // one that is there. RESOURCE_EXHAUSTED if the disk is full, DATA_LOSS if the catalog is damaged.
 absl::Status CopyCatalog(FileSystem& fs, Connection& from, const std::string& target);

@@ -220,7 +220,10 @@ absl::Status RefuseNewerSchema(int64_t version) {
 
 absl::Status PrepareSchema(FileSystem& fs, Connection& connection, const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
-  if (const absl::Status refusal = RefuseNewerSchema(version); !refusal.ok()) {
+  absl::Status refusal = RefuseNewerSchema(version);
+  // Damage would come out as rows that are missing, and be written over.
+  if (refusal.ok()) refusal = CheckPages(connection, /*and_indexes=*/false);
+  if (!refusal.ok()) {
     connection.LeaveLogOnClose();
     return refusal;
   }

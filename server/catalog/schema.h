@@ -24,8 +24,8 @@ absl::Status RefuseNewerSchema(int64_t version);
 
 // Makes the tables in an empty file, or brings those of an older version up to this one, in one
 // transaction; then turns on WAL. Before it changes an older file, which is at `path`, it leaves a
-// copy of it beside, PATH.version-N; that copy is for people to delete. FAILED_PRECONDITION,
-// leaving the file and its log untouched, if a newer program wrote it.
+// copy of it beside, PATH.version-N; that copy is for people to delete. FAILED_PRECONDITION if a
+// newer program wrote it, DATA_LOSS if its pages are damaged; file and log are then left untouched.
 absl::Status PrepareSchema(FileSystem& fs, Connection& connection, const std::string& path);
 
 }  // namespace lorsa::server

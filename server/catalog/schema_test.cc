@@ -171,6 +171,22 @@ TEST_F(SchemaTest, NothingIsChangedWithoutACopy) {
   }
 }
 
+// A page whose count of cells was damaged came out as jobs that did not exist.
+TEST_F(SchemaTest, DamagedPagesAreRefusedAndLeftAsTheyAre) {
+  ASSERT_TRUE(Catalog::Open(Path()).ok());
+  constexpr int kPage = 4096, kCellCount = 4;
+  {
+    std::fstream file(Path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(kPage + kCellCount);
+    file.put(9);
+  }
+  const std::string file = Contents(Path());
+  const auto status = Catalog::Open(Path()).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("restore it from a backup"));
+  EXPECT_EQ(Contents(Path()), file);
+}
+
 TEST_F(SchemaTest, NewerCatalogIsRefusedAndItsFileAndLogLeftAsTheyAre) {
   // As a newer lorsad leaves them when it is killed: the version stands in the log alone.
   ASSERT_TRUE(Catalog::Open(Path()).ok());
