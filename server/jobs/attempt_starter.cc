@@ -11,6 +11,7 @@
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
+#include "server/jobs/staging.h"
 
 namespace lorsa::server {
 namespace {
@@ -58,11 +59,7 @@ absl::Status AttemptStarter::Start(const JobRecord& job) {
 // next attempt.
 void AttemptStarter::RemoveEarlierStaging(const AttemptKey& attempt) {
   for (int earlier = 1; earlier < attempt.attempt; ++earlier) {
-    const absl::Status removed =
-        env_.fs.RemoveAll(env_.layout.StagingFolder(attempt.job_id, earlier));
-    if (removed.ok()) continue;
-    spdlog::warn("event=staging_not_removed job={} attempt={} error=\"{}\"", attempt.job_id,
-                 earlier, removed.ToString());
+    RemoveStaging(env_, {attempt.job_id, earlier});
   }
 }
 

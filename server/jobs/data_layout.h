@@ -11,7 +11,7 @@
 //       bootstrap.textproto     WorkerBootstrap, mode 0600: it holds the attempt's token
 //       worker.log              what the worker printed
 //       outcome.textproto       WorkerOutcome, left by the worker when it ends
-//       staging/step-…/         checkpoints in the making; removed when the next attempt begins
+//       staging/                checkpoints in the making; removed with the end of attempt or job
 //     checkpoints/step-…/       published checkpoints
 //     initial_checkpoint/       the job's copy of the checkpoint whose weights it starts from
 //     trash/                    what is being removed

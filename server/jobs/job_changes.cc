@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/jobs/job_state.h"
+#include "server/jobs/staging.h"
 
 namespace lorsa::server {
 namespace {
@@ -22,6 +23,7 @@ absl::StatusOr<JobRecord> CommitChange(const JobEnvironment& env, absl::string_v
                record->job.attempt(), Str(JobStateName(record->job.state())),
                record->job.revision(), record->job.reason());
   env.watchers.Notify(record->id, kJobEvent);
+  if (IsFinal(record->job.state())) RemoveStaging(env, {record->id, record->job.attempt()});
   return record;
 }
 

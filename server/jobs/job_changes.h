@@ -9,7 +9,7 @@
 
 namespace lorsa::server {
 
-// Catalog::UpdateJob, and then one log line and a signal to whoever watches the job.
+// Catalog::UpdateJob, then a log line and a signal to watchers; a job that ends loses its staging.
 absl::StatusOr<JobRecord> CommitChange(const JobEnvironment& env, absl::string_view job_id,
                                        const JobDecision& decision);
 

@@ -11,6 +11,7 @@
 #include "server/jobs/job_state.h"
 #include "server/jobs/live_attempts.h"
 #include "server/jobs/scheduler.h"
+#include "server/jobs/staging.h"
 #include "server/jobs/worker_sessions.h"
 
 namespace lorsa::server {
@@ -42,6 +43,7 @@ void JobManager::Start() {
     absl::MutexLock lock(&creation_mu_);
     creator_->RemoveRemains();
   }
+  RemoveStagingOfEndedJobs(env_);
   polling_.Start();
   tidying_.Start();
 }

@@ -46,6 +46,29 @@ TEST_F(RecoveryTest, NextAttemptRemovesWhatEarlierOnesLeftStaged) {
   EXPECT_TRUE(fs_.Exists(Layout().BootstrapFile("demo", 1)).value());
 }
 
+// A copy of the layer's weights stayed for as long as the job that had ended.
+TEST_F(RecoveryTest, AJobThatEndsLeavesNothingStaged) {
+  FakeWorker worker = Run("demo");
+  Stage(worker, 10);
+  ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
+  EXPECT_FALSE(fs_.Exists(worker.bootstrap.staging_folder()).value());
+  EXPECT_TRUE(fs_.Exists(Layout().BootstrapFile("demo", 1)).value());
+}
+
+TEST_F(RecoveryTest, AServerThatStartsRemovesWhatEndedJobsHaveStaged) {
+  FakeWorker ended = Run("ended");
+  ASSERT_TRUE(SayOutcome(ended, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
+  launcher_.EndLast();
+  FakeWorker running = Run("running");
+  Stage(ended, 10);  // as after a crash before it was removed
+  Stage(running, 10);
+  Restart();
+  manager_->Start();
+  manager_->Stop();
+  EXPECT_FALSE(fs_.Exists(ended.bootstrap.staging_folder()).value());
+  EXPECT_TRUE(fs_.Exists(running.bootstrap.staging_folder()).value());
+}
+
 // An outcome file of an attempt that a restored catalog forgot ended the new one of its number.
 TEST_F(RecoveryTest, ANewAttemptBeginsWithoutWhatAnotherOfItsNumberLeft) {
   FakeWorker forgotten;

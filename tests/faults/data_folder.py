@@ -25,7 +25,6 @@ EXPECTED = (
     r"jobs/[^/]+/attempts/\d{4}/(bootstrap\.textproto|worker\.log|outcome\.textproto)",
     r"jobs/[^/]+/checkpoints/step-\d{9}/[^/]+",
     r"sets/[^/]+/.*",
-    r"jobs/[^/]+/attempts/\d{4}/staging/attention\.safetensors",
 )
 STAGED = r"jobs/(?P<job>[^/]+)/attempts/(?P<attempt>\d{4})/staging/.*"
 
