@@ -1,11 +1,10 @@
 #include "server/jobs/scheduler.h"
 
-#include <google/protobuf/text_format.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "job_spec/textproto.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
@@ -25,8 +24,8 @@ constexpr absl::Duration kLaunchRetry = absl::Seconds(5);
 absl::StatusOr<v1::WorkerOutcome> ReadOutcome(FileSystem& fs, const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, kMaxOutcomeBytes));
   v1::WorkerOutcome outcome;
-  if (google::protobuf::TextFormat::ParseFromString(text, &outcome)) return outcome;
-  return absl::DataLossError(absl::StrCat(path, " is not a WorkerOutcome"));
+  LORSA_RETURN_IF_ERROR(ParseTextproto(path, text, outcome));
+  return outcome;
 }
 
 // What the worker of a job in this state must be told.
