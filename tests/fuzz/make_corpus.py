@@ -5,6 +5,7 @@ Usage: make_corpus.py [FOLDER]   (default: corpus, beside this script)
 
 Each seed is FOLDER/TARGET/NAME. They are checked in, so that a run needs nothing but the targets;
 inputs that once broke something stand beside them as regression-*, which this script leaves alone.
+The same versions of h5py and HDF5 give the same bytes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ import json
 import pathlib
 import struct
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable
 
+import h5py
+import numpy as np
+
+SEQUENCES, CONTEXT, D_MODEL = 2, 3, 4
 SHA256 = "0123456789abcdef" * 4
 
 
@@ -169,6 +175,99 @@ def json_fields_seeds() -> dict[str, bytes]:
 
 # --- Text ---
 
+SPEC = 'activation_set: "demo" expansion_factor: 8 top_k: 64'
+
+
+def training_spec_seeds() -> dict[str, bytes]:
+    rope = "rope { base: 1e4 rotary_dim: 64 ntk_by_parts { factor: 8 low_freq_factor: 1 "
+    rope += "high_freq_factor: 4 original_context: 8192 } }"
+    seeds = {
+        "short": SPEC,
+        "long": SPEC + f" n_qk_heads: 36 d_qk: 64 selection: SELECTION_SIGNED {rope} "
+        "qk_norm { epsilon: 1e-6 } tokens: 1000000 seed: 7 precision: PRECISION_FP32 ranks: 2 "
+        "learning_rate: 3e-3 warmup_fraction: 0.05 aux_coefficient: 0.03 refit_tokens: 0",
+        "json": '{"activationSet": "demo", "nOvHeads": 4608, "topK": 64, "attnScale": 8}',
+        "numbers-at-their-ends": SPEC + " tokens: 18446744073709551615 ranks: 4294967295",
+        "not-finite": SPEC + " learning_rate: nan attn_scale: inf adam_beta1: -inf",
+        "unknown-enum": SPEC + " selection: 99",
+        "unknown-field": SPEC + " nonsense: 1",
+        "field-twice": SPEC + " top_k: 32",
+        "deep": "rope { ntk_by_parts { " * 50,
+        "any": "[type.googleapis.com/lorsa.v1.TrainingSpec] { top_k: 1 }",
+        "deep-json": '{"rope":' * 120 + "1" + "}" * 120,
+        "json-any": '{"@type": "type.googleapis.com/lorsa.v1.TrainingSpec"}',
+        "escapes": r'activation_set: "\377\x00\ud800" ' + "# comment",
+        "heads-of-nothing": 'activation_set: "demo" n_ov_heads: 0 n_qk_heads: 0 d_qk: 0 top_k: 0',
+        "many-heads": 'activation_set: "demo" n_ov_heads: 4294967295 n_qk_heads: 4294967295',
+    }
+    return {name: seed.encode() for name, seed in seeds.items()}
+
+
+def server_config_seeds() -> dict[str, bytes]:
+    sample = pathlib.Path(__file__).parents[2] / "deploy" / "lorsad.textproto"
+    settings = [line for line in sample.read_text().splitlines() if line and line[0] != "#"]
+    return {
+        "sample": "\n".join(settings).encode(),
+        "empty": b"",
+        "address": b"127.0.0.1:7070",
+        "address-v6": b"[::1]:0",
+        "address-port-too-large": b"host:65536",
+        "unknown-key": b"datadir: 'x'",
+        "nested-unknown-key": b"limits { streams: 1 }",
+        "numbers-at-their-ends": b"max_running_jobs: 2147483647 "
+        b"disk_reserve_bytes: 9223372036854775807 verify_interval_hours: 2147483647",
+        "negative": b"cpu_slots: -1 job_memory_bytes: -1 log { old_files: -1 max_file_bytes: -1 }",
+        "not-finite": b"limits { handshake_seconds: nan }",
+        "folders": b"activation_roots: '/tmp' activation_roots: '/no/such' worker_binary: '/tmp'",
+        "deep": b"limits { " * 60,
+    }
+
+
+def sweep_seeds() -> dict[str, bytes]:
+    def sweep(*parameters: str, spec: str = SPEC) -> bytes:
+        lists = "".join(f"parameters {{ {parameter} }} " for parameter in parameters)
+        return f"spec {{ {spec} }} {lists}".encode()
+
+    rates = 'field: "learning_rate" values: "1e-3" values: "3e-3"'
+    heads = 'field: "n_qk_heads" values: "9" values: "36"'
+    many = 'field: "seed" ' + " ".join(f'values: "{i}"' for i in range(300))
+    return {
+        "one": sweep(rates),
+        "two": sweep(rates, heads),
+        "enum-and-bool": sweep(
+            'field: "selection" values: "SELECTION_RELU" values: "SELECTION_SIGNED"',
+            'field: "decoder_bias" values: "true" values: "false"',
+        ),
+        "text": sweep('field: "activation_set" values: "a" values: "b\\"c"', spec=""),
+        "set-in-spec": sweep('field: "top_k" values: "1"'),
+        "field-twice": sweep(rates, rates),
+        "same-value": sweep('field: "learning_rate" values: "1e-3" values: "0.001"'),
+        "no-field": sweep('field: "nonsense" values: "1"'),
+        "message-field": sweep('field: "rope" values: "{}"'),
+        "two-values-in-one": sweep('field: "seed" values: "1 seed: 2"'),
+        "not-a-value": sweep('field: "seed" values: "-1" values: "x" values: ""'),
+        "too-many": sweep(many),
+        "none": sweep(),
+    }
+
+
+WORKER_OUTCOME = "kind: KIND_FAILED reason: 'OUT_OF_MEMORY' message: 'needs 3 GB'"
+
+
+def worker_files_seeds() -> dict[str, bytes]:
+    seeds = {
+        "outcome": WORKER_OUTCOME,
+        "outcome-unknown-kind": "kind: 99",
+        "outcome-not-utf8": r"message: '\377\xc3\u0000'",
+        "outcome-torn": WORKER_OUTCOME[:-9],
+        "outcome-twice": WORKER_OUTCOME + " kind: KIND_PAUSED",
+        "bootstrap": "job: 'jobs/demo' attempt: 1 token: 'secret' endpoint_file: '/d/endpoint' "
+        "staging_folder: '/d/staging' outcome_file: '/d/outcome.textproto'",
+        "extension": "[lorsa.v1.unknown]: 1",
+        "deep": "a { " * 100,
+    }
+    return {name: seed.encode() for name, seed in seeds.items()}
+
 
 def names_seeds() -> dict[str, bytes]:
     names = {
@@ -187,6 +286,60 @@ def names_seeds() -> dict[str, bytes]:
         "not-ascii": "jobs/ä",
     }
     return {name: seed.encode() for name, seed in names.items()}
+
+
+CONFIG = {
+    "format": "lorsa-checkpoint",
+    "format_version": 1,
+    "d_model": 576,
+    "n_ov_heads": 4608,
+    "n_qk_heads": 36,
+    "d_qk": 64,
+    "top_k": 64,
+    "selection": "relu",
+    "select_by_decoder_norm": True,
+    "decoder_bias": True,
+    "attn_scale": 8.0,
+    "rope": ROPE,
+    "qk_norm": None,
+    "context": 256,
+    "input_scale": 2.65,
+    "output_scale": 1.2,
+    "hook_convention": "transformers.self_attn",
+    "model": MANIFEST["model"],
+    "layer": 12,
+}
+COUNTS = {
+    "format": "lorsa-training-state",
+    "format_version": 1,
+    "step": 1000,
+    "sequences_consumed": 8000,
+    "seed": 2**64 - 1,
+    "precision": "bf16",
+    "skipped_batches": 1,
+    "evaluated_step": 900,
+    "fvu": 0.19,
+    "best_fvu": 0.18,
+    "refitted": False,
+    "rollbacks": [{"failed_step": 120, "to_step": 100}],
+}
+CHECKPOINT_MANIFEST = {
+    "format": "lorsa-checkpoint-manifest",
+    "format_version": 1,
+    "created": "2026-11-30T12:00:00Z",
+    "environment": {
+        "build": "0.1.0, compiler 12.2.0",
+        "instruction_set": "AVX512",
+        "threads": 2,
+        "ranks": 1,
+        "torch": "2.13.0",
+    },
+    "files": {
+        name: {"bytes": 4096, "sha256": SHA256}
+        for name in ("lorsa.safetensors", "config.json", "state.safetensors", "state.json")
+    },
+}
+ROLLBACKS = {"format": "lorsa-rollbacks", "format_version": 1, "rollbacks": COUNTS["rollbacks"]}
 
 
 def checkpoint_folder_seeds() -> dict[str, bytes]:
@@ -221,7 +374,7 @@ def log_seeds() -> dict[str, bytes]:
     }
 
 
-# --- Chunks, as the target reads them with FuzzedDataProvider: numbers from the end ---
+# --- Chunks and orders, as the targets read them with FuzzedDataProvider: numbers from the end ---
 
 DEFLATE, SHUFFLE, FLETCHER32 = range(3)
 
@@ -266,6 +419,184 @@ def chunk_codec_seeds() -> dict[str, bytes]:
     }
 
 
+def sequence_order_seeds() -> dict[str, bytes]:
+    def order(sequences: int, cursor: int, seed: int) -> bytes:
+        return (
+            struct.pack("<Q", seed)
+            + struct.pack("<Q", cursor)
+            + (sequences - 1).to_bytes(6, "little")
+        )
+
+    return {
+        "few": order(10, 3, 0),
+        "one": order(1, 5, 1),
+        "next-epoch": order(1000, 7009, 42),
+        "many": order(100000 << 24, 1 << 62, 2**64 - 1),
+        "power-of-two": order(1 << 20, (1 << 20) - 1, 9),
+    }
+
+
+# --- HDF5 ---
+
+
+def write_shard(file: h5py.File, **options: object) -> None:
+    """The four datasets of a valid shard, with finite fp16 activations."""
+    values = np.arange(SEQUENCES * CONTEXT * D_MODEL, dtype=np.float16)
+    for name in ("mhsa_input", "mhsa_output"):
+        shaped = values.reshape(SEQUENCES, CONTEXT, D_MODEL)
+        file.create_dataset(name, data=shaped, **options)
+    positions = np.arange(SEQUENCES * CONTEXT, dtype=np.int32).reshape(SEQUENCES, CONTEXT)
+    flat = {name: value for name, value in options.items() if name != "chunks"}
+    if "chunks" in options:
+        flat["chunks"] = options["chunks"] and tuple(options["chunks"])[:2]
+    file.create_dataset("tokens", data=positions, **flat)
+    file.create_dataset("mask", data=(positions % 3 != 0).astype(np.uint8), **flat)
+
+
+def replace(file: h5py.File, name: str, **dataset: object) -> None:
+    del file[name]
+    file.create_dataset(name, **dataset)
+
+
+def external_link(file: h5py.File) -> None:
+    del file["mask"]
+    file["mask"] = h5py.ExternalLink("/etc/passwd", "/mask")
+
+
+def soft_link(file: h5py.File) -> None:
+    file["beside"] = h5py.SoftLink("/mask")
+
+
+def cyclic_groups(file: h5py.File) -> None:
+    group = file.create_group("g")
+    group["self"] = group
+    group["root"] = file["/"]
+
+
+def external_storage(file: h5py.File) -> None:
+    shape = (SEQUENCES, CONTEXT)
+    replace(file, "mask", shape=shape, dtype="u1", external=[("/etc/hostname", 0, 6)])
+
+
+def virtual_storage(file: h5py.File) -> None:
+    del file["mask"]
+    space = h5py.h5s.create_simple((SEQUENCES, CONTEXT))
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_obj_track_times(False)
+    properties.set_virtual(space, b"/etc/passwd", b"mask", space)
+    h5py.h5d.create(file.id, b"mask", h5py.h5t.STD_U8LE, space, properties)
+
+
+def giant_dimensions(file: h5py.File) -> None:
+    replace(file, "mhsa_input", shape=(2**40, 4, 4), dtype="f2", chunks=(2**20, 4, 4))
+
+
+def giant_chunks(file: h5py.File) -> None:
+    replace(file, "mhsa_input", shape=(2**40, 4, 4), dtype="f2", chunks=(2**26, 4, 4))
+
+
+def chunks_beyond_shape(file: h5py.File) -> None:
+    data = np.zeros((SEQUENCES, CONTEXT), np.uint8)
+    replace(file, "mask", data=data, maxshape=(None, None), chunks=(64, 64), compression=9)
+
+
+def other_filter(file: h5py.File) -> None:
+    data = np.zeros((SEQUENCES, CONTEXT), np.uint8)
+    replace(file, "mask", data=data, chunks=(1, CONTEXT), scaleoffset=0)
+
+
+def plugin_filter(file: h5py.File) -> None:
+    data = np.zeros((SEQUENCES, CONTEXT), np.uint8)
+    replace(file, "mask", data=data, chunks=(1, CONTEXT), compression="lzf")
+
+
+def never_written(file: h5py.File) -> None:
+    replace(file, "mask", shape=(SEQUENCES, CONTEXT), dtype="u1", chunks=(1, CONTEXT))
+
+
+def other_types(file: h5py.File) -> None:
+    replace(file, "tokens", data=np.zeros((SEQUENCES, CONTEXT), ">i8"))
+
+
+def compound_type(file: h5py.File) -> None:
+    replace(file, "mask", shape=(SEQUENCES, CONTEXT), dtype=[("a", "u1"), ("b", "f4")])
+
+
+def variable_text(file: h5py.File) -> None:
+    file.attrs["lorsa_set"] = "{}"
+
+
+def fixed_text(file: h5py.File) -> None:
+    file.attrs["lorsa_set"] = np.bytes_(text({"layer": 12}))
+
+
+def group_as_dataset(file: h5py.File) -> None:
+    del file["tokens"]
+    file.create_group("tokens")
+
+
+def not_finite(file: h5py.File) -> None:
+    file["mhsa_output"][1, 2, 3] = np.inf
+
+
+def left_padding(file: h5py.File) -> None:
+    file["mask"][...] = [[0, 0, 1], [0, 0, 0]]
+
+
+def nothing(file: h5py.File) -> None:
+    pass
+
+
+SHARDS: dict[str, tuple[dict, Callable[[h5py.File], None]]] = {
+    "contiguous": ({}, nothing),
+    "chunked": ({"chunks": (1, CONTEXT, D_MODEL)}, nothing),
+    "odd-chunks": ({"chunks": (2, 2, 3)}, nothing),
+    "deflate": ({"chunks": (1, 2, 3), "compression": 9}, nothing),
+    "all-filters": (
+        {"chunks": (1, 2, 3), "compression": 9, "shuffle": True, "fletcher32": True},
+        nothing,
+    ),
+    "description": ({}, fixed_text),
+    "external-link": ({}, external_link),
+    "soft-link": ({}, soft_link),
+    "cyclic-groups": ({}, cyclic_groups),
+    "external-storage": ({}, external_storage),
+    "virtual-storage": ({}, virtual_storage),
+    "giant-dimensions": ({}, giant_dimensions),
+    "giant-chunks": ({}, giant_chunks),
+    "chunks-beyond-shape": ({}, chunks_beyond_shape),
+    "other-filter": ({}, other_filter),
+    "plugin-filter": ({}, plugin_filter),
+    "never-written": ({}, never_written),
+    "other-types": ({}, other_types),
+    "compound-type": ({}, compound_type),
+    "variable-text": ({}, variable_text),
+    "group-as-dataset": ({}, group_as_dataset),
+    "not-finite": ({}, not_finite),
+    "left-padding": ({}, left_padding),
+}
+
+
+def shard_seeds() -> dict[str, bytes]:
+    seeds = {"empty": b"", "signature": b"\x89HDF\r\n\x1a\n"}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "shard.h5"
+
+        def shard(version: str, options: dict, change: Callable[[h5py.File], None]) -> bytes:
+            with h5py.File(path, "w", libver=version) as file:
+                write_shard(file, **options)
+                change(file)
+            return path.read_bytes()
+
+        for name, (options, change) in SHARDS.items():
+            seeds[name] = shard("earliest", options, change)
+        for name in ("contiguous", "chunked", "all-filters", "chunks-beyond-shape"):
+            seeds[f"{name}-latest"] = shard("latest", *SHARDS[name])
+    seeds["user-block"] = bytes(512) + seeds["contiguous"]
+    seeds["truncated"] = seeds["all-filters"][:-100]
+    return seeds
+
+
 TARGETS: dict[str, Callable[[], dict[str, bytes]]] = {
     "activation_manifest": activation_manifest_seeds,
     "checkpoint_folder": checkpoint_folder_seeds,
@@ -274,6 +605,12 @@ TARGETS: dict[str, Callable[[], dict[str, bytes]]] = {
     "log": log_seeds,
     "names": names_seeds,
     "safetensors": safetensors_seeds,
+    "sequence_order": sequence_order_seeds,
+    "server_config": server_config_seeds,
+    "shard": shard_seeds,
+    "sweep": sweep_seeds,
+    "training_spec": training_spec_seeds,
+    "worker_files": worker_files_seeds,
 }
 
 
