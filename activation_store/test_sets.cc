@@ -11,6 +11,7 @@
 
 #include "activation_store/hdf5_library.h"
 #include "activation_store/set_writer.h"
+#include "base/scratch_folder.h"
 
 namespace lorsa::store {
 namespace {
@@ -155,10 +156,11 @@ void WriteShardWithHdf5(const std::string& path, const std::vector<Sequence>& se
 }
 
 std::string TestFolder(FileSystem& fs) {
+  static const ScratchFolder all;
   const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
   std::string name = std::string(info.test_suite_name()) + "." + info.name();
   std::replace(name.begin(), name.end(), '/', '_');
-  const std::string folder = testing::TempDir() + "/" + name;
+  const std::string folder = all.Path(name);
   std::filesystem::remove_all(folder);
   EXPECT_TRUE(fs.CreateDirectories(folder).ok());
   return folder;

@@ -41,7 +41,7 @@ void WriteShardWithHdf5(const std::string& path, const std::vector<Sequence>& se
                         const Manifest& description, Layout layout,
                         const std::string& attribute = "");
 
-// A new, empty folder for the running test.
+// A new, empty folder for the running test; gone when the process ends.
 std::string TestFolder(FileSystem& fs);
 
 std::vector<Sequence> TestSequences(const Manifest& description, int64_t count);

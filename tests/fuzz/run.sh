@@ -2,8 +2,8 @@
 # Builds the fuzz targets and runs each from its corpus, as many at a time as there are processors.
 # Usage: tests/fuzz/run.sh [--seconds N] [--junit FILE] [TARGET…]
 #
-# A target runs its seeds and then N seconds (5 if not given) of new inputs, within 1 GiB, 25 s an
-# input and 16 KiB of input. What breaks it is kept in build/fuzz/found; to see it again:
+# A target runs its seeds and then N seconds (5 if not given) of new inputs, within 1 GiB, a
+# minute an input and 16 KiB of input. What breaks it is kept in build/fuzz/found; to see it again:
 #   build/fuzz/bin/fuzz_TARGET build/fuzz/found/TARGET-crash-…
 # Fix the code, and put the input into corpus/TARGET as regression-WHAT-BROKE.
 # The last line is "N passed, N failed"; the exit code is 0 only if none failed.
@@ -34,7 +34,7 @@ run_target() {
   local target=$1 seconds=$2 scratch log=build/fuzz/logs/$1.log outcome=failed
   scratch=$(mktemp -d)
   mkdir "$scratch/new"
-  TMPDIR=$scratch build/fuzz/bin/fuzz_"$target" -max_total_time="$seconds" -timeout=25 \
+  TMPDIR=$scratch build/fuzz/bin/fuzz_"$target" -max_total_time="$seconds" -timeout=60 \
     -rss_limit_mb=1024 -max_len=16384 -artifact_prefix="build/fuzz/found/$target-" \
     -print_final_stats=1 "$scratch/new" "tests/fuzz/corpus/$target" >"$log" 2>&1 && outcome=passed
   rm -rf "$scratch"
