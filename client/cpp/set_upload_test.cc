@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_system.h"
 #include "base/scratch_folder.h"
 #include "client/cpp/testing/fake_services.h"
 
