@@ -203,6 +203,26 @@ absl::Status Upgrade(FileSystem& fs, Connection& connection, const std::string& 
   return absl::OkStatus();
 }
 
+absl::StatusOr<uint64_t> SizeOf(FileSystem& fs, const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(const bool exists, fs.Exists(path));
+  if (!exists) return 0;
+  LORSA_ASSIGN_OR_RETURN(const auto file, fs.OpenForRead(path));
+  return file->size();
+}
+
+// SQLite reads zeros for what the last page lacks. While there is a log, that may hold the page.
+absl::Status CheckLastPage(FileSystem& fs, Connection& connection, const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(const uint64_t log_bytes, SizeOf(fs, path + "-wal"));
+  if (log_bytes > 0) return absl::OkStatus();
+  LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare("PRAGMA page_size"));
+  LORSA_RETURN_IF_ERROR(statement.Step().status());
+  LORSA_ASSIGN_OR_RETURN(const uint64_t bytes, SizeOf(fs, path));
+  if (bytes % static_cast<uint64_t>(statement.Int(0)) == 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the catalog is damaged: its ", bytes,
+                                          " bytes end within a page; restore it ",
+                                          "from a backup (lorsad restore)"));
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> SchemaVersion(Connection& connection) {
@@ -222,6 +242,7 @@ absl::Status PrepareSchema(FileSystem& fs, Connection& connection, const std::st
   LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
   absl::Status refusal = RefuseNewerSchema(version);
   // Damage would come out as rows that are missing, and be written over.
+  if (refusal.ok()) refusal = CheckLastPage(fs, connection, path);
   if (refusal.ok()) refusal = CheckPages(connection, /*and_indexes=*/false);
   if (!refusal.ok()) {
     connection.LeaveLogOnClose();

@@ -187,6 +187,17 @@ TEST_F(SchemaTest, DamagedPagesAreRefusedAndLeftAsTheyAre) {
   EXPECT_EQ(Contents(Path()), file);
 }
 
+// SQLite filled up the last page with zeros, and values that stood there changed.
+TEST_F(SchemaTest, AFileThatLacksItsLastByteIsRefusedAndLeftAsItIs) {
+  ASSERT_TRUE(Catalog::Open(Path()).ok());
+  std::filesystem::resize_file(Path(), std::filesystem::file_size(Path()) - 1);
+  const std::string file = Contents(Path());
+  const auto status = Catalog::Open(Path()).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("within a page"));
+  EXPECT_EQ(Contents(Path()), file);
+}
+
 TEST_F(SchemaTest, NewerCatalogIsRefusedAndItsFileAndLogLeftAsTheyAre) {
   // As a newer lorsad leaves them when it is killed: the version stands in the log alone.
   ASSERT_TRUE(Catalog::Open(Path()).ok());
