@@ -16,6 +16,7 @@ from tiny_models import llama, save_model
 
 from lorsa.errors import LorsaError
 from lorsa.harvest import state
+from lorsa.manifest import TRANSFORMER_LENS
 
 Harvest = Callable[..., list[Path]]
 SHARDS = 60
@@ -105,6 +106,19 @@ def test_a_sealed_set_is_left_alone(run_harvest: Harvest, tmp_path: Path) -> Non
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     run_harvest(tmp_path / "set")
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_a_harvest_of_an_older_version_is_gone_on_with(
+    run_harvest: Harvest, tmp_path: Path
+) -> None:
+    run_harvest(tmp_path / "set")
+    state = tmp_path / "set" / "harvest-state.json"
+    arguments = json.loads(state.read_text())
+    del arguments["hook_convention"]  # there was but one then
+    state.write_text(json.dumps(arguments))
+    run_harvest(tmp_path / "set")
+    with pytest.raises(LorsaError, match="was begun with hook_convention"):
+        run_harvest(tmp_path / "set", hook_convention=TRANSFORMER_LENS)
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,13 @@ from typing import Any
 
 from lorsa.errors import LorsaError
 from lorsa.files import read_bounded, write_atomically
+from lorsa.manifest import TRANSFORMERS
 from lorsa.strict_json import parse_object
 
 FILE_NAME = "harvest-state.json"
 _MAX_STATE_BYTES = 1 << 20
+# What an argument was before there was a choice, and harvests did not write it down.
+_BEFORE_THERE_WAS_A_CHOICE = {"hook_convention": TRANSFORMERS}
 
 
 @contextmanager
@@ -54,7 +57,9 @@ def remember_arguments(folder: Path, arguments: dict[str, Any]) -> None:
             raise LorsaError(f"{folder} holds a set that no harvest began: pass another --out.")
         write_atomically(path, (json.dumps(arguments, indent=2) + "\n").encode())
         return
-    before = parse_object(read_bounded(path, _MAX_STATE_BYTES), str(path))
+    before = _BEFORE_THERE_WAS_A_CHOICE | parse_object(
+        read_bounded(path, _MAX_STATE_BYTES), str(path)
+    )
     for key in [*arguments, *before]:
         if before.get(key) != arguments.get(key):
             raise LorsaError(
