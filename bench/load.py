@@ -195,16 +195,12 @@ def report(points: list[Progress], quiet: list[Window], loaded: list[Window]) ->
 def training(folder: Path) -> Iterator[Service]:
     """A server whose job has published its first checkpoint and trains."""
     subprocess.run([BIN / "stream_bench", "make-set", folder / "sets/bench"], check=True)
-    service = Service(folder, "--log-level", "warn")
-    try:
-        service.start()
+    with Service(folder, "--log-level", "warn") as service:
         with Client(service.address) as client:
             client.sets.register("bench", folder / "sets/bench")
             job = client.submit(SPEC, "trained")
             wait_for("the first steps", lambda: len(job.metrics("training")) > 2, 5 * PATIENCE)
         yield service
-    finally:
-        service.close()
 
 
 def main() -> None:

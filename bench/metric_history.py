@@ -92,9 +92,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         # No job runs here, so any program does as a worker.
         service = Service(Path(name), "--log-level", "warn", "--worker-binary", "/bin/true")
-        try:
-            fill(service.data / "catalog.sqlite", args.points)
-            _, opening = seconds_of(lambda: service.start() is None)
+        fill(service.data / "catalog.sqlite", args.points)
+        start = time.perf_counter()
+        with service:
+            opening = time.perf_counter() - start
             assert service.process is not None
             pid = service.process.pid
             print(f"lorsad listens after {opening:.2f} s, {resident_megabytes(pid):.0f} MB.\n")
@@ -113,8 +114,6 @@ def main() -> None:
                     )
             print(f"\nlorsad's peak: {resident_megabytes(pid, 'VmHWM'):.0f} MB. {load_average()}.")
             print(f"slowest_ms {max(slowest):.0f}")
-        finally:
-            service.close()
 
 
 if __name__ == "__main__":

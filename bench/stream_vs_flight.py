@@ -65,15 +65,11 @@ def flight_server(folder: Path, sequences: int) -> Iterator[Server]:
 @contextlib.contextmanager
 def lorsad(folder: Path) -> Iterator[Server]:
     # No job runs here, so any program does as a worker.
-    service = Service(folder, "--log-level", "warn", "--worker-binary", "/bin/true")
-    try:
-        service.start()
+    with Service(folder, "--log-level", "warn", "--worker-binary", "/bin/true") as service:
         service.cli("set", "register", "bench", folder / "sets/bench")
         assert service.process is not None
         client: list[str | Path] = [STREAM_BENCH, "stream", "--server", service.address]
         yield Server("StreamSequences", service.process.pid, client)
-    finally:
-        service.close()
 
 
 def check_the_bytes(servers: list[Server]) -> None:

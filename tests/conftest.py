@@ -44,11 +44,8 @@ def api() -> SimpleNamespace:
 @pytest.fixture
 def lorsad(tmp_path: pathlib.Path) -> Iterator[Service]:
     """A lorsad of this test's own, on a free port; gone afterwards, however the test went."""
-    service = Service(tmp_path)
-    try:
-        yield service.start()
-    finally:
-        service.close()
+    with Service(tmp_path) as service:
+        yield service
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 from lorsa.client import Client
 from service import PATIENCE, Service
-from synthetic_set import write_set
 
 # 50 steps of a small Lorsa on activationSets/set.
 SPEC: dict[str, Any] = {
@@ -25,19 +24,19 @@ SPEC: dict[str, Any] = {
 }
 
 
+def finish_job(service: Service, spec: dict[str, Any] = SPEC) -> None:
+    """Submits the job `done` and waits for its success."""
+    with Client(service.address) as client:
+        assert client.submit(spec, "done").wait(PATIENCE).state == "SUCCEEDED"
+
+
 @contextmanager
 def service_with_finished_job(folder: pathlib.Path, **changes: Any) -> Iterator[Service]:
     """Runs lorsad in `folder` with activationSets/set and the finished job `done`.
 
     `changes` are to SPEC.
     """
-    service = Service(folder)
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        with Client(service.address) as client:
-            client.sets.register("set", service.sets / "set")
-            assert client.submit(SPEC | changes, "done").wait(PATIENCE).state == "SUCCEEDED"
+    with Service(folder) as service:
+        service.add_set()
+        finish_job(service, SPEC | changes)
         yield service
-    finally:
-        service.close()

@@ -9,11 +9,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+from synthetic_set import write_set
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("LORSA_BIN_DIR", ROOT / "build/release/bin"))
 PATIENCE = 120.0  # seconds: how long a test waits for what must happen
+
+Kind = TypeVar("Kind", bound="Service")
 
 
 def wait_for(what: str, condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
@@ -27,7 +31,11 @@ def wait_for(what: str, condition: Callable[[], Any], patience: float = PATIENCE
 
 
 class Service:
-    """lorsad on a data folder, with the workers that it launched. Restarted, it keeps its port."""
+    """lorsad on a data folder, with the workers that it launched. Restarted, it keeps its port.
+
+    `with` starts it, and leaves no process of it behind, however the test went. One service can be
+    entered again and again.
+    """
 
     def __init__(self, folder: pathlib.Path, *flags: str) -> None:
         self.listen = "127.0.0.1:0"
@@ -39,11 +47,21 @@ class Service:
         for path in (self.data, self.sets):
             path.mkdir(exist_ok=True)
 
-    def start(self) -> Service:
+    def __enter__(self: Kind) -> Kind:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
         self.launch()
         wait_for("lorsad to listen", self._listening)
         self.listen = self.address
-        return self
 
     def launch(self) -> None:
         """Starts the process and does not wait for it to listen."""
@@ -76,7 +94,7 @@ class Service:
         return self.process.wait(PATIENCE)
 
     def close(self) -> None:
-        """Leaves no process of this service behind, however the test went."""
+        """SIGKILL to whatever of it still runs, workers included."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -114,6 +132,13 @@ class Service:
 
     def json(self, *arguments: str | pathlib.Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.cli("--json", *arguments).stdout.splitlines()]
+
+    def add_set(self, set_id: str = "set", **options: int) -> pathlib.Path:
+        """Registers what `write_set` makes of `options`; its folder."""
+        folder = self.sets / set_id
+        write_set(folder, **options)
+        self.cli("set", "register", set_id, folder)
+        return folder
 
     def job(self, job_id: str) -> dict[str, Any]:
         return self.json("job", "show", job_id)[0]

@@ -294,46 +294,40 @@ def test_damaged_chunks_are_asked_for_again_and_then_given_up(
 def test_a_watch_survives_restarts_without_a_lost_or_doubled_point(
     tmp_path: pathlib.Path,
 ) -> None:
-    service = Service(tmp_path)
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        patience = Patience(0.05, 0.2, PATIENCE)
-        with Client(service.address, patience=patience) as client:
-            client.sets.register("set", service.sets / "set")
-            job = client.submit(LONG, "job")
-            points: list[Any] = []
-            updates: list[Any] = []
-            logs: list[str] = []
-            followers = [
-                threading.Thread(target=lambda: points.extend(job.stream_metrics())),
-                threading.Thread(target=lambda: updates.extend(job.watch())),
-                threading.Thread(target=lambda: logs.extend(job.logs(follow=True))),
-            ]
-            for follower in followers:
-                follower.start()
-            for kills in range(2):
-                wait_for(
-                    "some more metrics", lambda k=kills: len(job.metrics("training")) > 20 * (k + 1)
-                )
-                service.kill()
-                service.start()
-            for follower in followers:
-                follower.join(PATIENCE)
-                assert not follower.is_alive()
-            assert job.refresh().state == "SUCCEEDED"
+    patience = Patience(0.05, 0.2, PATIENCE)
+    with Service(tmp_path) as service, Client(service.address, patience=patience) as client:
+        service.add_set()
+        job = client.submit(LONG, "job")
+        points: list[Any] = []
+        updates: list[Any] = []
+        logs: list[str] = []
+        followers = [
+            threading.Thread(target=lambda: points.extend(job.stream_metrics())),
+            threading.Thread(target=lambda: updates.extend(job.watch())),
+            threading.Thread(target=lambda: logs.extend(job.logs(follow=True))),
+        ]
+        for follower in followers:
+            follower.start()
+        for kills in range(2):
+            wait_for(
+                "some more metrics", lambda k=kills: len(job.metrics("training")) > 20 * (k + 1)
+            )
+            service.kill()
+            service.start()
+        for follower in followers:
+            follower.join(PATIENCE)
+            assert not follower.is_alive()
+        assert job.refresh().state == "SUCCEEDED"
 
-            keys = [(point.kind, point.step) for point in points]
-            assert len(set(keys)) == len(keys), "a point came twice"
-            for kind, number in (("training", 1), ("evaluation", 2)):
-                steps = sorted(step for of, step in keys if of == number)
-                assert steps == list(job.metrics(kind)["step"]), "a point is missing"
-            events = [each for each in updates if isinstance(each, job_pb2.JobEvent)]
-            assert [each.revision for each in events] == list(range(1, len(events) + 1))
-            assert sum(isinstance(each, job_pb2.Job) for each in updates) == 1
-            assert "".join(logs) == "".join(job.logs())
-    finally:
-        service.close()
+        keys = [(point.kind, point.step) for point in points]
+        assert len(set(keys)) == len(keys), "a point came twice"
+        for kind, number in (("training", 1), ("evaluation", 2)):
+            steps = sorted(step for of, step in keys if of == number)
+            assert steps == list(job.metrics(kind)["step"]), "a point is missing"
+        events = [each for each in updates if isinstance(each, job_pb2.JobEvent)]
+        assert [each.revision for each in events] == list(range(1, len(events) + 1))
+        assert sum(isinstance(each, job_pb2.Job) for each in updates) == 1
+        assert "".join(logs) == "".join(job.logs())
 
 
 # --- asyncio. ---

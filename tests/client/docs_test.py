@@ -38,14 +38,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """lorsad with the harvested set."""
     folder = tmp_path_factory.mktemp("service")
     harvest(folder)
-    service = Service(folder)
-    try:
-        service.start()
-        with lorsa.Client(service.address) as client:
-            client.sets.register(SET, service.sets / SET)
+    with Service(folder) as service:
+        service.cli("set", "register", SET, service.sets / SET)
         yield service
-    finally:
-        service.close()
 
 
 def test_the_pages_of_the_notebook_and_of_pytorch(

@@ -31,11 +31,8 @@ Spoil = Callable[[pathlib.Path], None]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One lorsad for all files, whose memory is looked at after each."""
-    service = Service(tmp_path_factory.mktemp("hostile"))
-    try:
-        yield service.start()
-    finally:
-        service.close()
+    with Service(tmp_path_factory.mktemp("hostile")) as server:
+        yield server
 
 
 def peak_memory_kib(service: Service) -> int:
@@ -296,8 +293,7 @@ def test_a_hostile_checkpoint_is_not_imported(server: Service, kind: str) -> Non
 
 
 def test_after_all_of_them_a_good_set_is_registered(server: Service) -> None:
-    write_set(server.sets / "good")
-    server.cli("set", "register", "good", server.sets / "good")
+    server.add_set("good")
     server.cli("set", "verify", "good")
     print(f"lorsad took {peak_memory_kib(server) >> 10} MiB at most")
 
@@ -305,9 +301,7 @@ def test_after_all_of_them_a_good_set_is_registered(server: Service) -> None:
 def test_a_registered_folder_replaced_by_a_link_is_not_followed(
     server: Service, tmp_path: pathlib.Path
 ) -> None:
-    folder = server.sets / "moved"
-    write_set(folder)
-    server.cli("set", "register", "moved", folder)
+    folder = server.add_set("moved")
     shutil.move(folder, tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
     expect_refused(server, "moved", "symbolic links are not followed", "set", "verify", "moved")
@@ -329,9 +323,7 @@ def test_a_file_that_brings_the_reader_down_leaves_the_server_up(
     reader.write_text(f"#!/bin/sh\necho reading shard-00001.h5\n{harm}\n")
     reader.chmod(0o755)
     monkeypatch.setattr(service_module, "BIN", programs)
-    service = Service(tmp_path)
-    try:
-        service.start()
+    with Service(tmp_path) as service:
         write_set(service.sets / "set")
         command = ("set", "register", "set", service.sets / "set")
         expect_refused(service, "shard-00001.h5", reason, *command)
@@ -339,5 +331,3 @@ def test_a_file_that_brings_the_reader_down_leaves_the_server_up(
         reader.unlink()
         reader.symlink_to(BIN / "lorsa-inspect")
         service.cli(*command)
-    finally:
-        service.close()

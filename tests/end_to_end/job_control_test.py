@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 from service import BIN, Service, wait_for
-from synthetic_set import write_set
 
 # 400 steps; a few seconds.
 SPEC = (
@@ -24,14 +23,9 @@ ENDLESS = SPEC.replace("tokens: 51200", "tokens: 100000000")
 
 @pytest.fixture
 def service(tmp_path: pathlib.Path) -> Iterator[Service]:
-    service = Service(tmp_path, "--cpu-slots", "2", "--max-running-jobs", "3")
-    write_set(service.sets / "set")
-    service.start()
-    try:
-        service.cli("set", "register", "set", service.sets / "set")
+    with Service(tmp_path, "--cpu-slots", "2", "--max-running-jobs", "3") as service:
+        service.add_set()
         yield service
-    finally:
-        service.close()
 
 
 def submit(service: Service, job_id: str, spec: str = SPEC, *options: str) -> None:
@@ -158,11 +152,8 @@ def test_workers_that_cannot_start_are_given_up_and_the_job_is_retried(
     worker = tmp_path / "worker"
     worker.write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
     worker.chmod(0o755)
-    service = Service(tmp_path, "--worker-binary", str(worker))
-    write_set(service.sets / "set")
-    service.start()
-    try:
-        service.cli("set", "register", "set", service.sets / "set")
+    with Service(tmp_path, "--worker-binary", str(worker)) as service:
+        service.add_set()
         submit(service, "job")
         job = service.wait_for_state("job", "FAILED")
         assert job["reason"] == "STARTUP_CRASH"
@@ -174,8 +165,6 @@ def test_workers_that_cannot_start_are_given_up_and_the_job_is_retried(
         retried = service.wait_for_state("job", "SUCCEEDED", "FAILED")
         assert retried["state"] == "JOB_STATE_SUCCEEDED", retried
         assert retried["attempt"] == job["attempt"] + 1
-    finally:
-        service.close()
 
 
 def test_every_line_of_a_worker_names_job_and_attempt(service: Service) -> None:

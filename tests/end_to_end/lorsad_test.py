@@ -13,7 +13,6 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from health import NOT_SERVING, SERVING, health
 from service import BIN, PATIENCE, Service, wait_for
-from synthetic_set import write_set
 
 # Reflection by hand: its Python package would be needed for this alone.
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -24,17 +23,6 @@ def run_lorsad(*flags: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [BIN / "lorsad", *flags], check=False, capture_output=True, text=True, timeout=60
     )
-
-
-def register_set(service: Service, api: SimpleNamespace, channel: grpc.Channel) -> None:
-    """Registers a small set as activationSets/set."""
-    write_set(service.sets / "set")
-    messages = api.activation_service_pb2
-    stub = api.activation_service_pb2_grpc.ActivationServiceStub(channel)
-    path = str(service.sets / "set")
-    request = messages.RegisterActivationSetRequest(activation_set_id="set", path=path)
-    *_, last = stub.RegisterActivationSet(request, timeout=PATIENCE)
-    assert last.activation_set.name == "activationSets/set"
 
 
 def reason_of(error: grpc.RpcError) -> str:
@@ -113,9 +101,9 @@ def test_sigterm_ends_it_cleanly_and_it_starts_again(lorsad: Service) -> None:
 
 
 def test_open_streams_do_not_hold_up_the_end(
-    lorsad: Service, api: SimpleNamespace, channel: grpc.Channel, stubs: SimpleNamespace
+    lorsad: Service, api: SimpleNamespace, stubs: SimpleNamespace
 ) -> None:
-    register_set(lorsad, api, channel)
+    lorsad.add_set()
     messages = api.activation_service_pb2
     request = messages.StreamSequencesRequest(
         name="activationSets/set", subset=messages.SEQUENCE_SUBSET_TRAINING
@@ -134,23 +122,23 @@ def test_a_drain_is_visible_and_a_second_signal_cuts_it_short(
     worker, pid = tmp_path / "silent_worker", tmp_path / "worker_pid"
     worker.write_text(f"#!/bin/sh\necho $$ > {pid}.tmp\nmv {pid}.tmp {pid}\nexec sleep 600\n")
     worker.chmod(0o755)
-    service = Service(tmp_path, "--worker-binary", str(worker))
     try:
-        service.start()
-        with grpc.insecure_channel(service.address) as channel:
-            register_set(service, api, channel)
-            jobs = api.job_service_pb2_grpc.JobServiceStub(channel)
-            spec = api.training_spec_pb2.TrainingSpec(activation_set="set", n_ov_heads=8, top_k=4)
-            create = api.job_service_pb2.CreateJobRequest(job_id="silent", spec=spec)
-            jobs.CreateJob(create, timeout=PATIENCE)
-            wait_for("the worker", pid.exists)
-            assert service.process is not None
+        with Service(tmp_path, "--worker-binary", str(worker)) as service:
+            service.add_set()
+            with grpc.insecure_channel(service.address) as channel:
+                jobs = api.job_service_pb2_grpc.JobServiceStub(channel)
+                spec = api.training_spec_pb2.TrainingSpec(
+                    activation_set="set", n_ov_heads=8, top_k=4
+                )
+                create = api.job_service_pb2.CreateJobRequest(job_id="silent", spec=spec)
+                jobs.CreateJob(create, timeout=PATIENCE)
+                wait_for("the worker", pid.exists)
+                assert service.process is not None
+                service.process.terminate()
+                wait_for("lorsad to be NOT_SERVING", lambda: health(channel) == NOT_SERVING)
             service.process.terminate()
-            wait_for("lorsad to be NOT_SERVING", lambda: health(channel) == NOT_SERVING)
-        service.process.terminate()
-        assert service.process.wait(PATIENCE) == 1
+            assert service.process.wait(PATIENCE) == 1
     finally:
-        service.close()
         if pid.exists():
             os.kill(int(pid.read_text()), signal.SIGKILL)
 

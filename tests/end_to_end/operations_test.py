@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
 
 import grpc
 from disks import fill, small_disk
@@ -28,20 +27,6 @@ def run_lorsad(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[st
     return subprocess.run(
         [BIN / "lorsad", *arguments], check=False, capture_output=True, text=True, timeout=60
     )
-
-
-@contextlib.contextmanager
-def serving(folder: pathlib.Path, *flags: str) -> Iterator[Service]:
-    service = Service(folder, *flags)
-    try:
-        yield service.start()
-    finally:
-        service.close()
-
-
-def register(service: Service) -> None:
-    write_set(service.sets / "set")
-    service.cli("set", "register", "set", service.sets / "set")
 
 
 def test_the_sample_configuration_holds_and_an_unknown_key_is_named_with_its_line(
@@ -68,7 +53,7 @@ def test_a_configuration_file_is_what_the_server_runs_with(tmp_path: pathlib.Pat
         f'max_running_jobs: 7 disk_reserve_bytes: 1 log {{ level: "debug" file: "{log}" }}\n'
         "limits { receive_message_bytes: 2097152 handshake_seconds: 0.5 }"
     )
-    with serving(tmp_path, "--config", str(config)) as service:
+    with Service(tmp_path, "--config", str(config)) as service:
         info = service.json("info")[0]
         assert info["max_running_jobs"] == 7
         assert info["max_message_bytes"] == "2097152"
@@ -86,8 +71,8 @@ def test_a_configuration_file_is_what_the_server_runs_with(tmp_path: pathlib.Pat
 def test_a_backup_of_a_running_server_is_restored_elsewhere(tmp_path: pathlib.Path) -> None:
     backups = tmp_path / "backups"
     backups.mkdir()
-    with serving(tmp_path) as service:
-        register(service)
+    with Service(tmp_path) as service:
+        service.add_set()
         for i in range(3):
             service.cli("job", "submit", SPEC, "--id", f"job-{i}")
         result = run_lorsad("backup", backups, "--data-dir", service.data)
@@ -109,7 +94,7 @@ def test_a_backup_of_a_running_server_is_restored_elsewhere(tmp_path: pathlib.Pa
     other.mkdir()
     result = run_lorsad("restore", backup, "--data-dir", other / "data")
     assert result.returncode == 0, result.stderr
-    with serving(other) as service:
+    with Service(other) as service:
         assert {job["name"] for job in service.json("job", "list")} == {
             f"jobs/job-{i}" for i in range(3)
         }
@@ -119,8 +104,8 @@ def test_a_backup_of_a_running_server_is_restored_elsewhere(tmp_path: pathlib.Pa
 def test_health_per_service_and_a_reserve_below_which_nothing_starts(
     tmp_path: pathlib.Path,
 ) -> None:
-    with serving(tmp_path, "--disk-reserve-bytes", str(1 << 60)) as service:
-        register(service)
+    with Service(tmp_path, "--disk-reserve-bytes", str(1 << 60)) as service:
+        service.add_set()
         service.cli("job", "submit", SPEC, "--id", "waits")
         with grpc.insecure_channel(service.address) as channel:
             wait_for("NOT_SERVING", lambda: health(channel) == NOT_SERVING)
@@ -139,8 +124,7 @@ def test_health_per_service_and_a_reserve_below_which_nothing_starts(
         assert service.log.read_text().count("event=launches_held_back") == 1
         assert service.terminate() == 0
     service.flags = ()
-    with contextlib.closing(service):
-        service.start()
+    with service:
         service.wait_for_state("waits", "RUNNING")
         with grpc.insecure_channel(service.address) as channel:
             wait_for("SERVING", lambda: health(channel) == SERVING)
@@ -148,8 +132,8 @@ def test_health_per_service_and_a_reserve_below_which_nothing_starts(
 
 def test_metrics_are_served_on_loopback_alone(tmp_path: pathlib.Path) -> None:
     assert run_lorsad("--metrics-listen", "0.0.0.0:0", "--check-config").returncode == 2
-    with serving(tmp_path, "--metrics-listen", "127.0.0.1:0") as service:
-        register(service)
+    with Service(tmp_path, "--metrics-listen", "127.0.0.1:0") as service:
+        service.add_set()
         service.cli("job", "submit", SPEC, "--id", "runs")
         service.wait_for_state("runs", "RUNNING")
         port = wait_for(
@@ -176,9 +160,9 @@ def test_metrics_are_served_on_loopback_alone(tmp_path: pathlib.Path) -> None:
 def test_a_full_disk_leaves_reading_and_writing_comes_back(tmp_path: pathlib.Path) -> None:
     with (
         small_disk(tmp_path / "data", 8) as disk,
-        serving(tmp_path, "--disk-reserve-bytes", "0") as service,
+        Service(tmp_path, "--disk-reserve-bytes", "0") as service,
     ):
-        register(service)
+        service.add_set()
         service.cli("job", "submit", SPEC, "--id", "before")
         service.wait_for_state("before", "RUNNING")
         service.cli("job", "pause", "before")
@@ -199,8 +183,8 @@ def test_a_full_disk_leaves_reading_and_writing_comes_back(tmp_path: pathlib.Pat
 
 
 def test_sigterm_with_an_unreadable_catalog_ends_at_once(tmp_path: pathlib.Path) -> None:
-    with serving(tmp_path) as service:
-        register(service)
+    with Service(tmp_path) as service:
+        service.add_set()
         service.cli("job", "submit", SPEC, "--id", "runs")
         service.wait_for_state("runs", "RUNNING")
         for name in ("catalog.sqlite", "catalog.sqlite-wal"):
@@ -218,8 +202,8 @@ def test_sigterm_with_an_unreadable_catalog_ends_at_once(tmp_path: pathlib.Path)
 def test_an_older_data_folder_is_upgraded_with_a_copy_and_a_newer_one_left_alone(
     tmp_path: pathlib.Path,
 ) -> None:
-    with serving(tmp_path) as service:
-        register(service)
+    with Service(tmp_path) as service:
+        service.add_set()
         assert service.terminate() == 0
     catalog = service.data / "catalog.sqlite"
     with contextlib.closing(sqlite3.connect(catalog)) as connection:
@@ -238,8 +222,7 @@ def test_an_older_data_folder_is_upgraded_with_a_copy_and_a_newer_one_left_alone
         path.unlink()
     with contextlib.closing(sqlite3.connect(catalog)) as connection:
         connection.executescript(tables)
-    with contextlib.closing(service):
-        service.start()
+    with service:
         assert [job["name"] for job in service.json("job", "list")] == ["jobs/old"]
         assert service.json("checkpoint", "list", "old")[0]["step"] == "10"
         assert service.terminate() == 0
@@ -254,8 +237,8 @@ def test_workers_see_one_device_each(tmp_path: pathlib.Path) -> None:
     worker.chmod(0o755)
     flags = ["--worker-binary", str(worker), "--max-running-jobs", "2"]
     flags += ["--cuda-device", "3", "--cuda-device", "GPU-b"]
-    with serving(tmp_path, *flags) as service:
-        register(service)
+    with Service(tmp_path, *flags) as service:
+        service.add_set()
         for i in range(2):
             service.cli("job", "submit", SPEC, "--id", f"job-{i}")
         wait_for("two workers", lambda: seen.exists() and len(seen.read_text().split()) == 2)
@@ -265,8 +248,8 @@ def test_workers_see_one_device_each(tmp_path: pathlib.Path) -> None:
 def test_a_damaged_shard_pauses_the_job_until_the_set_is_whole_again(
     tmp_path: pathlib.Path,
 ) -> None:
-    with serving(tmp_path) as service:
-        register(service)
+    with Service(tmp_path) as service:
+        service.add_set()
         service.cli("job", "submit", SPEC, "--id", "runs")
         service.wait_for_state("runs", "RUNNING")
         shard = service.sets / "set/shard-00000.h5"
@@ -300,7 +283,7 @@ def test_a_damaged_shard_pauses_the_job_until_the_set_is_whole_again(
 def test_an_upload_is_resumed_after_a_crash_and_trained_on(tmp_path: pathlib.Path) -> None:
     local = tmp_path / "local"
     write_set(local)
-    with serving(tmp_path) as service:
+    with Service(tmp_path) as service:
         # What a crash in the middle of the first file leaves.
         folder = service.data / "sets/up"
         folder.mkdir(parents=True)
@@ -323,8 +306,8 @@ def test_an_upload_is_resumed_after_a_crash_and_trained_on(tmp_path: pathlib.Pat
 
 def test_a_checkpoint_is_exported_imported_and_deleted(tmp_path: pathlib.Path) -> None:
     spec = SPEC.replace("100000000", "2560")
-    with serving(tmp_path) as service:
-        register(service)
+    with Service(tmp_path) as service:
+        service.add_set()
         service.cli("job", "submit", spec, "--id", "first", "--watch")
         out = service.sets / "out"
         service.cli("checkpoint", "download", "first@latest", "--out", out)
@@ -348,8 +331,8 @@ def test_damage_of_a_checkpoint_is_found_by_the_scrubber(tmp_path: pathlib.Path)
     spec = SPEC.replace("100000000", "2560")
     config = tmp_path / "lorsad.textproto"
     config.write_text("verify_interval_hours: 0.0001")
-    with serving(tmp_path) as service:
-        register(service)
+    with Service(tmp_path) as service:
+        service.add_set()
         service.cli("job", "submit", spec, "--id", "done", "--watch")
         assert service.terminate() == 0
     newest = max((service.data / "jobs/done/checkpoints").iterdir())
@@ -357,8 +340,7 @@ def test_damage_of_a_checkpoint_is_found_by_the_scrubber(tmp_path: pathlib.Path)
         file.seek(5000)
         file.write(b"damage")
     service.flags = ("--config", str(config))
-    with contextlib.closing(service):
-        service.start()
+    with service:
         wait_for("the mark", lambda: service.checkpoints("done")[-1]["damage"])
         assert "lorsa.safetensors" in service.checkpoints("done")[-1]["damage"]
         assert service.job("done")["latest_checkpoint"] != service.checkpoints("done")[-1]["name"]

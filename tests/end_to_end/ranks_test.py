@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import pytest
 from service import BIN, PATIENCE, Service, wait_for
-from synthetic_set import write_set
 
 # 200 steps, a few seconds; two sequences for each of two ranks.
 SPEC = (
@@ -36,14 +35,9 @@ def service(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     for parameter in ("btl_vader_backing_directory", "orte_tmpdir_base"):
         monkeypatch.setenv(f"OMPI_MCA_{parameter}", str(tmp_path))
     # Three ranks are more than a small machine has cores.
-    service = Service(tmp_path, "--cpu-slots", "4")
-    write_set(service.sets / "set")
-    service.start()
-    try:
-        service.cli("set", "register", "set", service.sets / "set")
+    with Service(tmp_path, "--cpu-slots", "4") as service:
+        service.add_set()
         yield service
-    finally:
-        service.close()
 
 
 def submit(service: Service, job_id: str, ranks: int, tokens: int = TOKENS, more: str = "") -> None:

@@ -29,14 +29,9 @@ EXACT = ("lorsa.safetensors", "state.safetensors", "config.json")
 
 @pytest.fixture
 def service(tmp_path: pathlib.Path) -> Iterator[Service]:
-    service = Service(tmp_path, "--disk-reserve-bytes", "0")
-    write_set(service.sets / "set")
-    service.start()
-    try:
-        service.cli("set", "register", "set", service.sets / "set")
+    with Service(tmp_path, "--disk-reserve-bytes", "0") as service:
+        service.add_set()
         yield service
-    finally:
-        service.close()
 
 
 def submit(service: Service, job_id: str, tokens: int = TOKENS, name: str = "set") -> None:
@@ -243,9 +238,7 @@ def test_damaged_sets_are_refused_by_file_and_reason(service: Service) -> None:
 
 
 def test_a_set_whose_folder_vanished_fails_the_job_not_the_server(service: Service) -> None:
-    folder = damage(service, "gone")
-    service.cli("set", "register", "gone", folder)
-    shutil.rmtree(folder)
+    shutil.rmtree(service.add_set("gone", seed=1))
     submit(service, "job", name="gone")
     job = service.wait_for_state("job", "FAILED", "SUCCEEDED")
     assert job["state"] == "JOB_STATE_FAILED"

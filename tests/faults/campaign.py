@@ -46,10 +46,8 @@ class Campaign:
         self.oracle = Oracle()
         self._actions = Actions(self.oracle, folder)
         write_set(folder / "to_upload", sequences=140, seed=1)
-        write_set(self.service.sets / "set")
         self.service.start()
-        with self._client() as client:
-            client.sets.register("set", self.service.sets / "set")
+        self.service.add_set()
 
     def close(self) -> None:
         self.service.close()

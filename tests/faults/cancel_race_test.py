@@ -20,7 +20,6 @@ from lorsa.client.errors import FailedPreconditionError
 from lorsa.v1.worker_service_pb2 import WorkerOutcome
 from scripted_worker import ScriptedWorker, idle_worker
 from service import PATIENCE, Service, wait_for
-from synthetic_set import write_set
 
 RACES = 20
 
@@ -36,15 +35,9 @@ def cancel_after(job: Job, seconds: float) -> bool:
 
 @pytest.fixture
 def service(tmp_path: pathlib.Path) -> Iterator[Service]:
-    service = Service(tmp_path)
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        with Client(service.listen) as client:
-            client.sets.register("set", service.sets / "set")
+    with Service(tmp_path) as service:
+        service.add_set()
         yield service
-    finally:
-        service.close()
 
 
 @pytest.mark.long
@@ -89,23 +82,17 @@ def test_a_cancellation_races_a_scripted_worker(
     """Five races for each cycle of the campaign, several at a time: 1,000 in a whole run."""
     races, seed = 5 * pytestconfig.getoption("--cycles"), pytestconfig.getoption("--seed")
     flags = ("--worker-binary", str(idle_worker(tmp_path)), "--max-running-jobs", "4")
-    service = Service(tmp_path, *flags)
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        with Client(service.listen) as client:
-            client.sets.register("set", service.sets / "set")
-            with ThreadPoolExecutor(4) as pool:
-                run = [
-                    pool.submit(race_a_scripted_worker, service, client, race, seed)
-                    for race in range(races)
-                ]
-            ends = [race.result() for race in run]
-            assert {"CANCELLED", "SUCCEEDED"} == set(ends), "no race was run"
-            states = {job.id: job.state for job in client.jobs()}
-            assert [states[f"race-{race}"] for race in range(races)] == ends
-    finally:
-        service.close()
+    with Service(tmp_path, *flags) as service, Client(service.listen) as client:
+        service.add_set()
+        with ThreadPoolExecutor(4) as pool:
+            run = [
+                pool.submit(race_a_scripted_worker, service, client, race, seed)
+                for race in range(races)
+            ]
+        ends = [race.result() for race in run]
+        assert {"CANCELLED", "SUCCEEDED"} == set(ends), "no race was run"
+        states = {job.id: job.state for job in client.jobs()}
+        assert [states[f"race-{race}"] for race in range(races)] == ends
 
 
 def race_a_scripted_worker(service: Service, client: Client, race: int, seed: int) -> str:

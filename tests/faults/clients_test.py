@@ -17,7 +17,6 @@ from lorsa.v1.job_service_pb2 import ReadLogsRequest, WatchJobRequest
 from lorsa.v1.metric_service_pb2 import StreamMetricsRequest
 from proxy import Proxy
 from service import PATIENCE, Service, wait_for
-from synthetic_set import write_set
 
 ENDLESS = SPEC | {"tokens": 100_000_000}
 SILENT_CLIENTS = 20
@@ -29,15 +28,9 @@ LONGEST_ANSWER = 20.0
 
 @pytest.fixture
 def service(tmp_path: pathlib.Path) -> Iterator[Service]:
-    service = Service(tmp_path)
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        with Client(service.listen) as client:
-            client.sets.register("set", service.sets / "set")
+    with Service(tmp_path) as service:
+        service.add_set()
         yield service
-    finally:
-        service.close()
 
 
 def running(client: Client, job_id: str) -> Any:

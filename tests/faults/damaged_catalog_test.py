@@ -12,13 +12,12 @@ from typing import Any
 
 import damage
 import pytest
-from finished_job import SPEC
+from finished_job import SPEC, service_with_finished_job
 from history import history_problems, read_history
 from lorsa.client import Client
 from lorsa.client.errors import NotFoundError, RpcError
 from reading import list_checkpoints, list_jobs, query_metrics
 from service import PATIENCE, Service, wait_for
-from synthetic_set import write_set
 
 JOBS = ("jobs/done", "jobs/paused", "jobs/cancelled")
 Answers = dict[str, Any]
@@ -41,13 +40,8 @@ class Stopped:
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stopped]:
     folder = tmp_path_factory.mktemp("service")
-    service = Service(folder)
-    write_set(service.sets / "set")
-    try:
-        service.start()
+    with service_with_finished_job(folder) as service:
         with Client(service.listen) as client:
-            client.sets.register("set", service.sets / "set")
-            assert client.submit(SPEC, "done").wait(PATIENCE).state == "SUCCEEDED"
             for job_id in ("paused", "cancelled"):
                 job = client.submit(SPEC | {"tokens": 100_000_000}, job_id)
                 wait_for("the job to run", lambda job=job: job.refresh().state == "RUNNING")
@@ -61,8 +55,6 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stopped]:
         assert service.terminate() == 0
         shutil.copytree(service.data, stopped.closed)
         yield stopped
-    finally:
-        service.close()
 
 
 def questions(client: Client) -> dict[str, Callable[[], Any]]:

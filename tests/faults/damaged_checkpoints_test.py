@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 import damage
 import pytest
-from finished_job import SPEC
+from finished_job import SPEC, service_with_finished_job
 from lorsa.client import Client, Job
 from lorsa.client.errors import RpcError
 from reading import list_checkpoints
 from service import PATIENCE, Service, wait_for
-from synthetic_set import write_set
 
 LONG = SPEC | {"tokens": 64_000, "checkpoint_interval_tokens": 640, "keep_checkpoints": 1000}
 
@@ -23,16 +22,8 @@ LONG = SPEC | {"tokens": 64_000, "checkpoint_interval_tokens": 640, "keep_checkp
 @pytest.fixture
 def service(tmp_path: pathlib.Path) -> Iterator[Service]:
     """With the finished job `done`, which has a checkpoint every 5 of its 500 steps."""
-    service = Service(tmp_path)
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        with Client(service.listen) as client:
-            client.sets.register("set", service.sets / "set")
-            assert client.submit(LONG, "done").wait(PATIENCE).state == "SUCCEEDED"
+    with service_with_finished_job(tmp_path, **LONG) as service:
         yield service
-    finally:
-        service.close()
 
 
 def folder_of(service: Service, checkpoint: str) -> pathlib.Path:

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 import damage
 import pytest
-from finished_job import SPEC
+from finished_job import SPEC, finish_job
 from lorsa.client import Client
 from lorsa.client.errors import RpcError
 from lorsa.v1.activation_service_pb2 import VerifyActivationSetRequest
 from reading import list_checkpoints
-from service import PATIENCE, Service, wait_for
-from synthetic_set import write_set
+from service import Service, wait_for
 
 ENDED = ("SUCCEEDED", "FAILED", "PAUSED")
 
@@ -24,16 +23,10 @@ ENDED = ("SUCCEEDED", "FAILED", "PAUSED")
 @pytest.fixture
 def service(tmp_path: pathlib.Path) -> Iterator[Service]:
     """With activationSets/set and the job `done` on it."""
-    service = Service(tmp_path, "--max-running-jobs", "2")
-    write_set(service.sets / "set", sequences=160)
-    try:
-        service.start()
-        with Client(service.listen) as client:
-            client.sets.register("set", service.sets / "set")
-            assert client.submit(SPEC, "done").wait(PATIENCE).state == "SUCCEEDED"
+    with Service(tmp_path, "--max-running-jobs", "2") as service:
+        service.add_set(sequences=160)
+        finish_job(service)
         yield service
-    finally:
-        service.close()
 
 
 def verification_problems(client: Client, name: str) -> str:

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 import pytest
 from campaign import Campaign
 from disks import fill, fragile_disk, repair, small_disk, turn_read_only
-from finished_job import SPEC
+from finished_job import SPEC, finish_job
 from lorsa.client import Client
 from lorsa.client.errors import RpcError
 from reading import list_jobs, query_metrics
 from service import Service, wait_for
-from synthetic_set import write_set
 
 # So many jobs are refused for certain: the catalog's log may have room for the first.
 MANY = 200
@@ -38,17 +37,13 @@ def first_refusal(client: Client, name: str) -> RpcError:
 @pytest.fixture
 def service(tmp_path: pathlib.Path) -> Iterator[Service]:
     """With the finished job `done`; its data folder lies on the fragile disk."""
-    with fragile_disk(tmp_path / "data", 64):
-        service = Service(tmp_path, "--disk-reserve-bytes", "0")
-        write_set(service.sets / "set")
-        try:
-            service.start()
-            with Client(service.listen) as client:
-                client.sets.register("set", service.sets / "set")
-                assert client.submit(SPEC, "done").wait(120).state == "SUCCEEDED"
-            yield service
-        finally:
-            service.close()
+    with (
+        fragile_disk(tmp_path / "data", 64),
+        Service(tmp_path, "--disk-reserve-bytes", "0") as service,
+    ):
+        service.add_set()
+        finish_job(service)
+        yield service
 
 
 def check_reading(client: Client, out: pathlib.Path) -> None:

@@ -17,20 +17,13 @@ from lorsa.client.spec import create_job_request
 from proxy import Proxy
 from reading import list_checkpoints, list_jobs, query_metrics
 from service import PATIENCE, Service, wait_for
-from synthetic_set import write_set
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(tmp_path_factory.mktemp("service"))
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        with Client(service.listen) as client:
-            client.sets.register("set", service.sets / "set")
+    with Service(tmp_path_factory.mktemp("service")) as service:
+        service.add_set()
         yield service
-    finally:
-        service.close()
 
 
 def has_job(client: Client, name: str) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from lorsa import SequenceDataset
-from lorsa.client import Client
 from service import Service
-from synthetic_set import CONTEXT, D_MODEL, write_set
+from synthetic_set import CONTEXT, D_MODEL
 
 
 @pytest.mark.parametrize(
@@ -25,10 +23,7 @@ def test_the_order_is_the_servers(
     api: SimpleNamespace,
     stubs: SimpleNamespace,
 ) -> None:
-    folder = Path(lorsad.sets) / "set"
-    write_set(folder, sequences=300)  # 172 of them for training
-    with Client(lorsad.address) as client:
-        client.sets.register("set", folder)
+    folder = lorsad.add_set(sequences=300)  # 172 of them for training
     messages = api.activation_service_pb2
     request = messages.StreamSequencesRequest(
         name="activationSets/set",
