@@ -30,6 +30,12 @@ def wait_for(what: str, condition: Callable[[], Any], patience: float = PATIENCE
     raise AssertionError(f"after {patience:.0f} s still waiting for {what}")
 
 
+def run_lorsad(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
+    """lorsad where it ends by itself: for what it prints, or refuses."""
+    command = [BIN / "lorsad", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
+
+
 class Service:
     """lorsad on a data folder, with the workers that it launched. Restarted, it keeps its port.
 

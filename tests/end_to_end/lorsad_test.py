@@ -12,17 +12,11 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 from health import NOT_SERVING, SERVING, health
-from service import BIN, PATIENCE, Service, wait_for
+from service import BIN, PATIENCE, Service, run_lorsad, wait_for
 
 # Reflection by hand: its Python package would be needed for this alone.
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 LIST_SERVICES = b"\x3a\x00"  # ServerReflectionRequest.list_services
-
-
-def run_lorsad(*flags: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [BIN / "lorsad", *flags], check=False, capture_output=True, text=True, timeout=60
-    )
 
 
 def reason_of(error: grpc.RpcError) -> str:

@@ -7,26 +7,19 @@ import pathlib
 import re
 import socket
 import sqlite3
-import subprocess
 import time
 import urllib.request
 
 import grpc
 from disks import fill, small_disk
 from health import NOT_SERVING, SERVING, health
-from service import BIN, PATIENCE, ROOT, Service, wait_for
+from service import PATIENCE, ROOT, Service, run_lorsad, wait_for
 from synthetic_set import write_set
 
 SPEC = (
     'activation_set: "set" n_ov_heads: 64 n_qk_heads: 8 top_k: 8 tokens: 100000000 threads: 1 '
     "sequences_per_step: 4"
 )
-
-
-def run_lorsad(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [BIN / "lorsad", *arguments], check=False, capture_output=True, text=True, timeout=60
-    )
 
 
 def test_the_sample_configuration_holds_and_an_unknown_key_is_named_with_its_line(

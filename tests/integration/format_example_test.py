@@ -1,6 +1,5 @@
 """The code printed in docs/activation_format.md is run as it stands there."""
 
-import os
 import re
 import subprocess
 import sys
@@ -9,10 +8,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from service import BIN, PATIENCE, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "activation_format.md").read_text(encoding="utf-8")
-LORSA_SET = Path(os.environ.get("LORSA_BIN_DIR", ROOT / "build" / "release" / "bin")) / "lorsa-set"
 
 
 def snippet(name: str) -> str:
@@ -24,14 +22,19 @@ def snippet(name: str) -> str:
 
 def lorsa_set(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [LORSA_SET, command, folder], capture_output=True, text=True, timeout=60, check=False
+        [BIN / "lorsa-set", command, folder],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
 
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
     """A folder that the printed producer wrote, unsealed."""
-    subprocess.run([sys.executable, "-c", snippet("writer"), str(tmp_path)], check=True, timeout=60)
+    command = [sys.executable, "-c", snippet("writer"), str(tmp_path)]
+    subprocess.run(command, check=True, timeout=PATIENCE)
     return tmp_path
 
 
