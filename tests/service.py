@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -104,8 +105,12 @@ class Service:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        self.kill_workers()
+
+    def kill_workers(self) -> None:
         for pid in self.worker_pids():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.kill(pid, signal.SIGKILL)
 
     def worker_pids(self) -> list[int]:
         """Living workers whose bootstrap file lies in this data folder."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import signal
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -91,12 +89,13 @@ def test_a_job_starts_where_another_was_best_with_other_settings(service: Servic
 def test_it_recovers_and_outlives_the_job_that_it_came_from(service: Service) -> None:
     with Client(service.address) as client:
         assert client.submit(SPEC | {"seed": 2}, "parent").wait(PATIENCE).state == "SUCCEEDED"
+        wait_for("the parent's worker to leave", lambda: not service.worker_pids())
         spec = GENTLE | {"initial_checkpoint": "jobs/parent/checkpoints/best", "tokens": 64000}
         client.submit(spec, "child")
     service.cli("job", "delete", "parent")
     # It may have checkpoints of its own by then, or have to read the other's weights again.
-    for pid in wait_for("the worker", service.worker_pids):
-        os.kill(pid, signal.SIGKILL)
+    wait_for("the worker", service.worker_pids)
+    service.kill_workers()
     service.wait_for_state("child", "SUCCEEDED")
     assert service.job("child")["attempt"] == 2
 

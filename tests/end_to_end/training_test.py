@@ -59,7 +59,7 @@ def wait_for_checkpoints(service: Service, job_id: str, count: int) -> None:
 
 
 def wait_for_no_worker(service: Service) -> None:
-    wait_for("the worker to leave", lambda: not service.worker_pids(), patience=20)
+    wait_for("the worker to leave", lambda: not service.worker_pids())
 
 
 def test_a_job_trains_evaluates_and_its_checkpoint_downloads(
@@ -87,8 +87,7 @@ def test_killed_workers_change_nothing_in_the_result(service: Service) -> None:
     for published in (1, 3, 6):
         wait_for_checkpoints(service, "killed", published)
         time.sleep(0.05 * published)  # another moment of the step each time
-        for pid in service.worker_pids():
-            os.kill(pid, signal.SIGKILL)
+        service.kill_workers()
     job = service.wait_for_state("killed", "SUCCEEDED", "FAILED")
     assert job["state"] == "JOB_STATE_SUCCEEDED", job
     assert job["attempt"] >= 2
@@ -109,8 +108,7 @@ def test_a_damaged_checkpoint_is_taken_off_the_list_and_the_one_before_is_used(
     job = service.data / "jobs/job"
     weights = job / "checkpoints" / newest / "lorsa.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    for pid in service.worker_pids():
-        os.kill(pid, signal.SIGKILL)
+    service.kill_workers()
     ended = service.wait_for_state("job", "SUCCEEDED", "FAILED")
     assert ended["state"] == "JOB_STATE_SUCCEEDED", ended
     assert (job / "damaged" / newest).is_dir()

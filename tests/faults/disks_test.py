@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import pathlib
 import random
-import signal
 import time
 from collections.abc import Iterator
 
@@ -65,6 +63,8 @@ def test_a_full_disk_under_load_loses_nothing(
         try:
             for round_number in range(2):
                 load = campaign.load(f"full/{round_number}", disk_may_be_full=True)
+                with Client(campaign.service.listen) as client:
+                    wait_for("a job", lambda client=client: list_jobs(client))
                 time.sleep(3)
                 ballast = fill(disk)
                 time.sleep(3)
@@ -120,8 +120,7 @@ def test_what_was_acknowledged_survives_a_loss_of_power(
             turn_read_only(disk)
             time.sleep(1)
             service.kill()
-            for pid in service.worker_pids():
-                os.kill(pid, signal.SIGKILL)
+            service.kill_workers()
             wait_for("its workers to end", lambda: not service.worker_pids())
             repair(disk)
             service.start()
