@@ -18,6 +18,7 @@ from lorsa.v1 import job_pb2
 from service import PATIENCE, Service
 
 SWEPT = {key: value for key, value in SPEC.items() if key != "top_k"}
+ENDLESS = SPEC | {"tokens": 100_000_000}
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +33,9 @@ def client(service: Service) -> Iterator[Client]:
         yield client
 
 
-def in_a_second() -> str:
-    """A deadline."""
-    return (datetime.now(timezone.utc) + timedelta(seconds=1)).isoformat()
+def soon() -> str:
+    """A deadline that is still to come when the server gets it."""
+    return (datetime.now(timezone.utc) + timedelta(seconds=5)).isoformat()
 
 
 def test_jobs_are_found_by_state_and_labels(client: Client) -> None:
@@ -65,7 +66,7 @@ def test_a_job_is_forked_from_a_checkpoint_with_changes(client: Client) -> None:
 
 
 def test_a_failed_job_is_retried_and_watched_on(client: Client) -> None:
-    job = client.submit(SPEC | {"tokens": 1_000_000}, policy={"deadline": in_a_second()})
+    job = client.submit(ENDLESS, policy={"deadline": soon()})
     assert job.wait(PATIENCE).state == "FAILED"
     assert job.proto.reason == "DEADLINE"
     assert job.retry().state in ("QUEUED", "STARTING", "RUNNING")
@@ -132,9 +133,7 @@ def test_the_twin_for_asyncio_does_the_same(service: Service) -> None:
             assert len(await fork.checkpoints()) > 0
             await second.delete()
             assert sweep.id in [each.id async for each in client.sweeps()]
-            late = await client.submit(
-                SPEC | {"tokens": 1_000_000}, policy={"deadline": in_a_second()}
-            )
+            late = await client.submit(ENDLESS, policy={"deadline": soon()})
             assert (await late.wait(PATIENCE)).state == "FAILED"
             await late.retry()
             await late.cancel()

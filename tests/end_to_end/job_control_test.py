@@ -140,8 +140,9 @@ def test_a_worker_that_stops_making_steps_is_replaced(service: Service) -> None:
     submit(service, "job", ENDLESS, "--step-timeout", "10s")
     wait_for("a step", lambda: len(steps(service, "job")) > 0)
     (worker,) = service.worker_pids()
+    attempt = service.job("job")["attempt"]
     os.kill(worker, signal.SIGSTOP)
-    wait_for("the next attempt", lambda: service.job("job")["attempt"] == 2)
+    wait_for("the next attempt", lambda: service.job("job")["attempt"] > attempt)
     wait_for("it to run", lambda: service.state("job") == "RUNNING")
     assert worker not in service.worker_pids()
 

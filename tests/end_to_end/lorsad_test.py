@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
-from health import NOT_SERVING, SERVING, health
+from health import NOT_SERVING, SERVING, health, wait_until_serving
 from service import BIN, PATIENCE, Service, run_lorsad, wait_for
 
 # Reflection by hand: its Python package would be needed for this alone.
@@ -39,8 +39,8 @@ def test_tells_who_it_is(lorsad: Service, api: SimpleNamespace, stubs: SimpleNam
     assert (info.running_jobs, info.queued_jobs) == (0, 0)
 
 
-def test_serves_health_and_reflection(channel: grpc.Channel) -> None:
-    wait_for("lorsad to be SERVING", lambda: health(channel) == SERVING)
+def test_serves_health_and_reflection(lorsad: Service, channel: grpc.Channel) -> None:
+    wait_until_serving(lorsad)
     (services,) = channel.stream_stream(REFLECTION)(iter([LIST_SERVICES]), timeout=PATIENCE)
     for service in ("Activation", "Checkpoint", "Job", "Metric", "ServerInfo", "Worker"):
         assert f"lorsa.v1.{service}Service".encode() in services
@@ -62,6 +62,7 @@ def test_errors_carry_a_reason(
 
 
 def test_a_data_folder_has_one_server(lorsad: Service, channel: grpc.Channel) -> None:
+    wait_until_serving(lorsad)
     second = run_lorsad("--data-dir", lorsad.data, "--listen", "127.0.0.1:0")
     assert second.returncode == 1
     assert second.stderr.count("\n") == 1
@@ -90,8 +91,7 @@ def test_sigterm_ends_it_cleanly_and_it_starts_again(lorsad: Service) -> None:
     assert lorsad.terminate() == 0
     assert not (lorsad.data / "endpoint").exists()
     lorsad.start()
-    with grpc.insecure_channel(lorsad.address) as channel:
-        wait_for("lorsad to be SERVING", lambda: health(channel) == SERVING)
+    wait_until_serving(lorsad)
 
 
 def test_open_streams_do_not_hold_up_the_end(

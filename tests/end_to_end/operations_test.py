@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 import re
 import socket
@@ -189,7 +190,10 @@ def test_sigterm_with_an_unreadable_catalog_ends_at_once(tmp_path: pathlib.Path)
         start = time.monotonic()
         assert service.terminate() == 0
         assert time.monotonic() - start < 30  # its deadline for a drain is 120 s
-        assert service.log.read_text().count("what=catalog_unreadable") == 1
+        said = re.findall("what=catalog_unreadable error=(.*)", service.log.read_text())
+        assert said
+        # SQLite may name another error as more of the files is missed.
+        assert all(one != next_one for one, next_one in itertools.pairwise(said))
 
 
 def test_an_older_data_folder_is_upgraded_with_a_copy_and_a_newer_one_left_alone(

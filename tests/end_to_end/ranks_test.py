@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -61,14 +62,18 @@ def processes(service: Service) -> dict[str, int]:
     """Living processes of the running attempt: "mpirun" and the ranks by number."""
     found = {}
     for pid in service.worker_pids():
-        environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        try:
+            environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:  # it has just ended
+            continue
         ranks = [v.split(b"=")[1] for v in environment if v.startswith(b"OMPI_COMM_WORLD_RANK=")]
         found[ranks[0].decode() if ranks else "mpirun"] = pid
     return found
 
 
 def wait_for_death(service: Service, pids: set[int]) -> None:
-    wait_for("the others to end", lambda: not pids & set(service.worker_pids()), patience=20)
+    """Sooner than the server would kill who is silent (60 s)."""
+    wait_for("the others to end", lambda: not pids & set(service.worker_pids()), patience=40)
 
 
 def wait_for_checkpoints(service: Service, job_id: str, count: int) -> None:
@@ -131,7 +136,7 @@ def test_ranks_outlive_the_server_and_a_pause_is_exact(service: Service) -> None
     wait_for_checkpoints(service, "paused", 2)
     service.cli("job", "pause", "paused")
     service.wait_for_state("paused", "PAUSED", "SUCCEEDED")
-    wait_for("all processes to leave", lambda: not service.worker_pids(), patience=20)
+    wait_for("all processes to leave", lambda: not service.worker_pids())
     service.cli("job", "resume", "paused")
     assert succeed(service, "paused") == expected
 
@@ -139,7 +144,17 @@ def test_ranks_outlive_the_server_and_a_pause_is_exact(service: Service) -> None
     wait_for_checkpoints(service, "cancelled", 1)
     service.cli("job", "cancel", "cancelled")
     service.wait_for_state("cancelled", "CANCELLED")
-    wait_for("all processes to leave", lambda: not service.worker_pids(), patience=20)
+    wait_for("all processes to leave", lambda: not service.worker_pids())
+
+
+def is_locked(folder: pathlib.Path) -> bool:
+    """Whether a standalone run writes into it."""
+    with (folder / "lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
 
 def standalone(service: Service, out: pathlib.Path, spec: str, *mpirun: str) -> list[str]:
@@ -156,8 +171,8 @@ def test_ranks_without_a_server(service: Service, tmp_path: pathlib.Path) -> Non
     command = standalone(service, out, spec, *MPIRUN, "2")
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         wait_for("a checkpoint", lambda: list((out / "checkpoints").glob("step-*100")))
-        process.kill()  # no rank stays behind to write into the folder of the next run
-    time.sleep(1)
+        process.kill()
+    wait_for("rank 0 to end as well", lambda: not is_locked(out))
     subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
     assert digests(max((out / "checkpoints").iterdir())) == expected
 

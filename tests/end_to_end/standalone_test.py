@@ -110,7 +110,9 @@ def test_two_runs_do_not_share_a_folder(sealed_set: pathlib.Path, tmp_path: path
     run = Run(sealed_set, tmp_path / "run")
     process = run.start()
     try:
-        wait_for("the folder", (run.folder / "lock").exists)
+        lock = run.folder / "lock"
+        wait_for("the folder to be taken", lambda: lock.exists() and lock.read_text())
+        process.send_signal(signal.SIGSTOP)  # or it could be done before the second one looks
         second = run.finish()
         assert second.returncode == 1
         assert f"pid {process.pid}" in second.stderr

@@ -56,9 +56,29 @@ def resident_bytes(service: Service) -> int:
     return int(status.split("VmRSS:")[1].split()[0]) * 1024
 
 
+def settled_bytes(service: Service) -> int:
+    """What is resident once the server has filled what it may fill."""
+    sizes = [resident_bytes(service)]
+
+    def stands_still() -> bool:
+        time.sleep(2)
+        sizes.append(resident_bytes(service))
+        return sizes[-1] - sizes[-2] < MEBIBYTE
+
+    wait_for("memory to stand still", stands_still)
+    return sizes[-1]
+
+
 def descriptors(service: Service) -> int:
+    """Of connections and files, but for the catalog's: as many connections to it as were ever
+    needed at once are kept.
+    """
     assert service.process is not None
-    return len(list(pathlib.Path(f"/proc/{service.process.pid}/fd").iterdir()))
+    targets = []
+    for descriptor in pathlib.Path(f"/proc/{service.process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            targets.append(str(descriptor.readlink()))
+    return sum("catalog.sqlite" not in target for target in targets)
 
 
 def newest_sequence(client: Client, name: str) -> int:
@@ -75,8 +95,7 @@ def test_clients_that_do_not_read_hold_up_nobody(service: Service) -> None:
         job = running(client, "job")
         silent = [stack.enter_context(Client(service.listen)) for _ in range(SILENT_CLIENTS)]
         streams = [stream for each in silent for stream in open_streams(each, job.name)]
-        time.sleep(2)  # the server fills what it may fill
-        memory = resident_bytes(service)
+        memory = settled_bytes(service)
         step, sequence = job.refresh().proto.progress.step, newest_sequence(client, job.name)
 
         slowest = 0.0
