@@ -9,6 +9,7 @@ endif()
 
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
+find_package(CURL REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 find_package(HDF5 REQUIRED COMPONENTS C)

@@ -8,7 +8,7 @@ PACKAGES=(
   # build
   ca-certificates ccache clang-format clang-tidy cmake g++ git ninja-build pkg-config
   # libraries
-  libabsl-dev libcli11-dev libgmock-dev libgrpc++-dev libgtest-dev libhdf5-dev
+  libabsl-dev libcli11-dev libcurl4-openssl-dev libgmock-dev libgrpc++-dev libgtest-dev libhdf5-dev
   libisal-dev libopenmpi-dev libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev
   nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
   # fuzz targets (tests/fuzz)

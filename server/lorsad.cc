@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "activation_store/manifest.h"
@@ -26,6 +27,8 @@ constexpr int kDataThreads = 4;
 // manifest.h); tokens, mask and what frames them stay far below the rest.
 constexpr int kMaxSendBytes = store::kMaxSequenceBytes + (16 << 20);
 constexpr size_t kMaxTransportBytes = size_t{1} << 30;
+constexpr size_t kMinWebhookKeyBytes = 16;
+constexpr uint64_t kMaxWebhookKeyBytes = 4096;
 constexpr absl::Duration kDrainDeadline = absl::Seconds(120);
 constexpr auto kCallsDeadline = std::chrono::seconds(3);
 
@@ -79,6 +82,18 @@ std::string LocalHost(const std::string& host) {
   return host == "[::]" ? "[::1]" : host;
 }
 
+// Empty without webhooks.
+absl::StatusOr<std::string> ReadWebhookKey(FileSystem& fs, const WebhookOptions& webhooks) {
+  if (webhooks.secret_file.empty()) return "";
+  LORSA_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(fs, webhooks.secret_file, kMaxWebhookKeyBytes));
+  const absl::string_view key = absl::StripAsciiWhitespace(text);
+  if (key.size() >= kMinWebhookKeyBytes) return std::string(key);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "webhooks.secret_file: ", webhooks.secret_file, " holds ", key.size(),
+      " bytes; give at least ", kMinWebhookKeyBytes, ", such as those of `openssl rand -hex 32`"));
+}
+
 void WarnIfReachable(const ListenAddress& address) {
   if (IsLoopback(address.host)) return;
   spdlog::warn(
@@ -119,6 +134,7 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   const std::string worker = options.worker_binary.empty()
                                  ? JoinPath(ProgramFolder(), "lorsa-worker")
                                  : std::filesystem::absolute(options.worker_binary).string();
+  LORSA_ASSIGN_OR_RETURN(std::string webhook_key, ReadWebhookKey(fs, options.webhooks));
   LORSA_RETURN_IF_ERROR(
       CheckProgram(fs, worker, "build lorsa-worker, or name it with --worker-binary"));
   const std::string inspect = JoinPath(ProgramFolder(), "lorsa-inspect");
@@ -129,7 +145,8 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
                     .catalog = std::move(catalog),
                     .roots = std::move(roots),
                     .worker_binary = worker,
-                    .inspect_program = inspect};
+                    .inspect_program = inspect,
+                    .webhook_key = std::move(webhook_key)};
 }
 
 absl::StatusOr<std::unique_ptr<Lorsad>> Lorsad::Start(const LorsadOptions& options) {
@@ -153,6 +170,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
       lock_(std::move(foundation.lock)),
       catalog_(std::move(foundation.catalog)),
       start_time_(absl::Now()),
+      webhook_key_(std::move(foundation.webhook_key)),
       conditions_(absl::Now),
       launcher_(foundation.worker_binary, options.cuda_devices),
       jobs_({.capacity = CapacityFor(options)},
@@ -196,14 +214,16 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                            .roots = foundation.roots,
                            .now = absl::Now,
                            .disk_reserve_bytes = options.disk_reserve_bytes}),
-      job_service_(
-          {.runtime = control_,
-           .jobs = jobs_,
-           .catalog = *catalog_,
-           .fs = *fs_,
-           .watchers = watchers_,
-           .layout = layout_,
-           .planning = {.machine = ThisMachine(), .capacity = jobs_.capacity(), .now = absl::Now}}),
+      job_service_({.runtime = control_,
+                    .jobs = jobs_,
+                    .catalog = *catalog_,
+                    .fs = *fs_,
+                    .watchers = watchers_,
+                    .layout = layout_,
+                    .planning = {.machine = ThisMachine(),
+                                 .capacity = jobs_.capacity(),
+                                 .now = absl::Now,
+                                 .webhooks = WebhookReceivers(options.webhooks.allowed_hosts)}}),
       metric_service_(control_, *catalog_, watchers_),
       worker_service_(control_, jobs_.sessions()) {}
 
@@ -264,6 +284,7 @@ void Lorsad::BeginWork() {
   conditions_.Set(kRecovering, "");
   jobs_.Start();
   monitor_ = std::make_unique<ConditionMonitor>(environment);
+  SendNotices();
   if (options_.verify_interval == absl::ZeroDuration()) return;
   scrubber_ = std::make_unique<Scrubber>(ScrubberEnvironment{.catalog = *catalog_,
                                                              .fs = *fs_,
@@ -271,6 +292,20 @@ void Lorsad::BeginWork() {
                                                              .layout = layout_,
                                                              .now = absl::Now,
                                                              .interval = options_.verify_interval});
+}
+
+void Lorsad::SendNotices() {
+  if (webhook_key_.empty()) return;
+  webhook_calls_ = MakeCurlPost(options_.webhooks.timeout);
+  webhooks_ = std::make_unique<WebhookSender>(
+      WebhookEnvironment{.catalog = *catalog_,
+                         .http = *webhook_calls_,
+                         .now = absl::Now,
+                         .receivers = WebhookReceivers(options_.webhooks.allowed_hosts),
+                         .key = webhook_key_,
+                         .give_up = options_.webhooks.give_up,
+                         .user_agent = absl::StrCat("lorsad/", kVersion)});
+  webhooks_->Start();
 }
 
 absl::Status Lorsad::ServeMetrics() {
@@ -299,6 +334,7 @@ void Lorsad::Stop() {
     spdlog::warn("event=drain_deadline message=\"workers go on; the next server hears of them\"");
   }
   jobs_.Stop();
+  webhooks_.reset();
   scrubber_.reset();
   metrics_.reset();
   monitor_.reset();

@@ -34,6 +34,8 @@
 #include "server/services/set_quarantine.h"
 #include "server/services/set_uploads.h"
 #include "server/services/worker_service.h"
+#include "server/webhooks/http_post.h"
+#include "server/webhooks/webhook_sender.h"
 
 namespace lorsa::server {
 
@@ -45,7 +47,8 @@ namespace lorsa::server {
 //   3. listen; health is NOT_SERVING (condition RECOVERING)
 //   4. write the endpoint file, by which workers find the server
 //   5. look at the jobs of the server before, once; health is SERVING unless something is wrong
-//      (condition_monitor.h), and is kept up to date from now on; sets and checkpoints are scrubbed
+//      (condition_monitor.h), and is kept up to date from now on; sets and checkpoints are
+//      scrubbed, webhooks of jobs that ended are called
 //   6. serve metrics, if an address for them is given
 // Stop:
 //   1. health is NOT_SERVING (condition DRAINING); workers checkpoint and leave, within a deadline;
@@ -71,6 +74,7 @@ class Lorsad {
     ActivationRoots roots;
     std::string worker_binary;
     std::string inspect_program;
+    std::string webhook_key;  // empty = no webhooks
   };
   static absl::StatusOr<Foundation> Prepare(FileSystem& fs, const LorsadOptions& options);
 
@@ -78,6 +82,7 @@ class Lorsad {
   absl::Status Listen(const ListenAddress& wanted);
   void Configure(grpc::ServerBuilder& builder) const;
   void BeginWork();             // 5
+  void SendNotices();           // 5
   absl::Status ServeMetrics();  // 6
 
   // In the order in which they are needed: each outlives what stands below it.
@@ -87,6 +92,7 @@ class Lorsad {
   const std::unique_ptr<FolderLock> lock_;
   const std::unique_ptr<Catalog> catalog_;
   const absl::Time start_time_;
+  const std::string webhook_key_;
   ServerConditions conditions_;
   JobWatchHub watchers_;
   LocalProcessLauncher launcher_;
@@ -111,6 +117,8 @@ class Lorsad {
   std::unique_ptr<ConditionMonitor> monitor_;
   std::unique_ptr<MetricsEndpoint> metrics_;
   std::unique_ptr<Scrubber> scrubber_;
+  std::unique_ptr<HttpPost> webhook_calls_;
+  std::unique_ptr<WebhookSender> webhooks_;
   bool stopped_ = false;
 };
 

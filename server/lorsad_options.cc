@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "job_spec/textproto.h"
 #include "lorsa/v1/server_config.pb.h"
+#include "server/webhooks/webhook_receivers.h"
 
 namespace lorsa::server {
 namespace {
@@ -157,6 +158,24 @@ void CheckLog(const LogOptions& log, Problems& problems) {
                      "must be 0 to 1,000");
 }
 
+void CheckWebhooks(const WebhookOptions& webhooks, Problems& problems) {
+  problems.AddUnless(webhooks.secret_file.empty() || IsFile(webhooks.secret_file),
+                     "webhooks.secret_file",
+                     absl::StrCat("names ", webhooks.secret_file, ", which is no file"));
+  problems.AddUnless(webhooks.secret_file.empty() == webhooks.allowed_hosts.empty(), "webhooks",
+                     "must have both secret_file and allowed_hosts, or neither");
+  for (const std::string& host : webhooks.allowed_hosts) {
+    const absl::Status status = ValidateReceiver(host);
+    problems.AddUnless(status.ok(), "webhooks.allowed_hosts", std::string(status.message()));
+  }
+  problems.AddUnless(
+      webhooks.timeout >= absl::Milliseconds(100) && webhooks.timeout <= absl::Minutes(5),
+      "webhooks.timeout_seconds", "must be 0.1 to 300");
+  problems.AddUnless(
+      webhooks.give_up >= absl::ZeroDuration() && webhooks.give_up <= absl::Hours(24 * 30),
+      "webhooks.give_up_hours", "must be 0 to 720");
+}
+
 LogOptions LogFrom(const v1::LogConfig& config) {
   LogOptions log;
   if (config.has_level()) log.level = config.level();
@@ -183,6 +202,15 @@ ServerLimits LimitsFrom(const v1::LimitsConfig& config) {
   return limits;
 }
 
+WebhookOptions WebhooksFrom(const v1::WebhooksConfig& config) {
+  WebhookOptions webhooks;
+  if (config.has_secret_file()) webhooks.secret_file = config.secret_file();
+  webhooks.allowed_hosts = {config.allowed_hosts().begin(), config.allowed_hosts().end()};
+  if (config.has_timeout_seconds()) webhooks.timeout = absl::Seconds(config.timeout_seconds());
+  if (config.has_give_up_hours()) webhooks.give_up = absl::Hours(config.give_up_hours());
+  return webhooks;
+}
+
 LorsadOptions OptionsFrom(const v1::ServerConfig& config) {
   LorsadOptions options;
   if (config.has_data_dir()) options.data_folder = config.data_dir();
@@ -200,6 +228,7 @@ LorsadOptions OptionsFrom(const v1::ServerConfig& config) {
   }
   options.log = LogFrom(config.log());
   options.limits = LimitsFrom(config.limits());
+  options.webhooks = WebhooksFrom(config.webhooks());
   return options;
 }
 
@@ -243,6 +272,7 @@ absl::Status CheckOptions(const LorsadOptions& options) {
                      "must not be negative");
   CheckLog(options.log, problems);
   CheckLimits(options.limits, problems);
+  CheckWebhooks(options.webhooks, problems);
   return problems.ToStatus();
 }
 

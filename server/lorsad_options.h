@@ -29,6 +29,14 @@ struct ServerLimits {
   int64_t descriptors = 0;  // 0 = the system's hard limit
 };
 
+// As WebhooksConfig.
+struct WebhookOptions {
+  std::string secret_file;  // empty = no webhooks
+  std::vector<std::string> allowed_hosts;
+  absl::Duration timeout = absl::Seconds(10);
+  absl::Duration give_up = absl::Hours(24);
+};
+
 // As ServerConfig.
 struct LorsadOptions {
   std::string data_folder = "lorsa-data";
@@ -49,6 +57,7 @@ struct LorsadOptions {
   absl::Duration verify_interval = absl::Hours(24 * 7);  // zero = never
   LogOptions log;
   ServerLimits limits;
+  WebhookOptions webhooks;
 };
 
 // What the configuration file `path` says, the rest as by default. INVALID_ARGUMENT naming file,

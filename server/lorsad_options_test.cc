@@ -95,14 +95,32 @@ TEST_F(LorsadOptionsTest, EveryFieldThatMakesNoSenseIsNamed) {
                                           "log { level: 'loud' max_file_bytes: 1 old_files: -1 }\n"
                                           "limits { receive_message_bytes: 1 metadata_bytes: 1\n"
                                           "  streams_per_connection: 0 handshake_seconds: 0\n"
-                                          "  sequence_streams: 0 descriptors: 5 }")})),
+                                          "  sequence_streams: 0 descriptors: 5 }\n"
+                                          "webhooks { secret_file: '/none' allowed_hosts: 'a/b'\n"
+                                          "  timeout_seconds: 0 give_up_hours: -1 }")})),
             2);
-  for (const char* field :
-       {"listen (", "max_running_jobs", "cuda_devices", "disk_reserve_bytes", "metrics_listen",
-        "activation_roots", "worker_binary", "verify_interval_hours", "data_dir", "log.level",
-        "log.max_file_bytes", "log.old_files", "limits.receive_message_bytes",
-        "limits.metadata_bytes", "limits.streams_per_connection", "limits.handshake_seconds",
-        "limits.sequence_streams", "limits.descriptors"}) {
+  for (const char* field : {"listen (",
+                            "max_running_jobs",
+                            "cuda_devices",
+                            "disk_reserve_bytes",
+                            "metrics_listen",
+                            "activation_roots",
+                            "worker_binary",
+                            "verify_interval_hours",
+                            "data_dir",
+                            "log.level",
+                            "log.max_file_bytes",
+                            "log.old_files",
+                            "limits.receive_message_bytes",
+                            "limits.metadata_bytes",
+                            "limits.streams_per_connection",
+                            "limits.handshake_seconds",
+                            "limits.sequence_streams",
+                            "limits.descriptors",
+                            "webhooks.secret_file",
+                            "webhooks.allowed_hosts",
+                            "webhooks.timeout_seconds",
+                            "webhooks.give_up_hours"}) {
     EXPECT_THAT(error_, HasSubstr(field));
   }
 }
@@ -127,10 +145,13 @@ TEST_F(LorsadOptionsTest, TheSampleIsWhole) {
   EXPECT_EQ(options->limits.handshake, defaults.limits.handshake);
   EXPECT_EQ(options->limits.sequence_streams, defaults.limits.sequence_streams);
   EXPECT_EQ(options->limits.descriptors, defaults.limits.descriptors);
+  EXPECT_EQ(options->webhooks.secret_file, defaults.webhooks.secret_file);
+  EXPECT_EQ(options->webhooks.timeout, defaults.webhooks.timeout);
+  EXPECT_EQ(options->webhooks.give_up, defaults.webhooks.give_up);
 
   const std::string text = ReadFile(fs_, sample, 1 << 20).value();
   for (const auto* message : {v1::ServerConfig::descriptor(), v1::LogConfig::descriptor(),
-                              v1::LimitsConfig::descriptor()}) {
+                              v1::LimitsConfig::descriptor(), v1::WebhooksConfig::descriptor()}) {
     for (int i = 0; i < message->field_count(); ++i) {
       EXPECT_THAT(text, HasSubstr(message->field(i)->name())) << message->full_name();
     }

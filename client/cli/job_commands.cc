@@ -126,6 +126,7 @@ void PrintJob(std::ostream& out, const v1::Job& job) {
   if (job.policy().has_deadline()) {
     table.AddRow({"deadline", FormatTime(job.policy().deadline())});
   }
+  AddIfAny(table, "webhook", job.policy().webhook());
   if (job.has_expire_time()) table.AddRow({"deleted at", FormatTime(job.expire_time())});
   AddIfAny(table, "latest checkpoint", job.latest_checkpoint());
   AddIfAny(table, "best checkpoint", job.best_checkpoint());

@@ -43,11 +43,14 @@ void AddPolicyOptions(CLI::App& command, PolicyOptions* options) {
   command.add_option("--step-timeout", options->step_timeout,
                      "Take a worker without progress for so long as stuck (default: the server's "
                      "bound)");
+  command.add_option("--webhook", options->webhook,
+                     "URL that the server posts to when the job has ended (docs/webhooks.md)");
 }
 
 absl::StatusOr<v1::JobPolicy> MakePolicy(const PolicyOptions& options, absl::Time now) {
   v1::JobPolicy policy;
   policy.set_priority(options.priority);
+  policy.set_webhook(options.webhook);
   LORSA_ASSIGN_OR_RETURN(const auto labels, ParseLabels(options.labels));
   policy.mutable_labels()->insert(labels.begin(), labels.end());
   if (!options.ttl.empty()) {

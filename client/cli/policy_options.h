@@ -22,9 +22,10 @@ struct PolicyOptions {
   std::string ttl;
   std::string deadline;
   std::string step_timeout;
+  std::string webhook;
 };
 
-// Adds --priority, --label, --ttl, --deadline and --step-timeout, which fill `options`.
+// Adds --priority, --label, --ttl, --deadline, --step-timeout and --webhook, which fill `options`.
 void AddPolicyOptions(CLI::App& command, PolicyOptions* options);
 
 // INVALID_ARGUMENT naming the option that cannot be read.

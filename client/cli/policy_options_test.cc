@@ -30,7 +30,8 @@ TEST(PolicyOptionsTest, EachOptionBecomesItsField) {
                                   .labels = {"team=interp", "note="},
                                   .ttl = "30d",
                                   .deadline = "12h",
-                                  .step_timeout = "5m"},
+                                  .step_timeout = "5m",
+                                  .webhook = "https://example.org/hook"},
                                  kNow);
   ASSERT_TRUE(policy.ok()) << policy.status();
   EXPECT_EQ(policy->priority(), 3);
@@ -38,6 +39,7 @@ TEST(PolicyOptionsTest, EachOptionBecomesItsField) {
   EXPECT_EQ(policy->ttl().seconds(), 30 * 24 * 3600);
   EXPECT_EQ(policy->deadline().seconds(), absl::ToUnixSeconds(kNow) + 12 * 3600);
   EXPECT_EQ(policy->step_timeout().seconds(), 300);
+  EXPECT_EQ(policy->webhook(), "https://example.org/hook");
 }
 
 TEST(PolicyOptionsTest, ADeadlineMayBeAPointInTime) {

@@ -12,6 +12,7 @@
 #include "server/catalog/job_removal.h"
 #include "server/catalog/job_table.h"
 #include "server/catalog/metric_table.h"
+#include "server/catalog/notice_table.h"
 #include "server/catalog/schema.h"
 #include "server/catalog/set_table.h"
 #include "server/catalog/sqlite.h"
@@ -175,6 +176,9 @@ absl::StatusOr<JobRecord> Catalog::UpdateJob(absl::string_view id, absl::Time no
     LORSA_ASSIGN_OR_RETURN(const JobChange change, decision(before.record));
     LORSA_RETURN_IF_ERROR(ApplyChange(connection, before, change, now));
     LORSA_ASSIGN_OR_RETURN(StoredJob after, ReadJob(connection, id));
+    if (change.state.has_value() && IsFinal(*change.state)) {
+      LORSA_RETURN_IF_ERROR(StoreNotice(connection, after, now));
+    }
     return std::move(after.record);
   });
 }
@@ -294,6 +298,22 @@ absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::UnverifiedCheckpoints(absl:
 absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::DamagedCheckpoints(int limit) const {
   return readers_->Run(
       [&](Connection& connection) { return ReadDamagedCheckpoints(connection, limit); });
+}
+
+absl::StatusOr<std::vector<PendingNotice>> Catalog::DueNotices(absl::Time now, int limit) const {
+  return readers_->Run(
+      [&](Connection& connection) { return ReadDueNotices(connection, now, limit); });
+}
+
+absl::Status Catalog::PostponeNotice(int64_t number, absl::Time next_time) {
+  return writer_->Write([&](Connection& connection) {
+    return server::PostponeNotice(connection, number, next_time);
+  });
+}
+
+absl::Status Catalog::RemoveNotice(int64_t number) {
+  return writer_->Write(
+      [&](Connection& connection) { return server::RemoveNotice(connection, number); });
 }
 
 absl::StatusOr<std::vector<v1::ActivationSet>> Catalog::QuarantinedSets() const {

@@ -32,6 +32,7 @@
 #include "lorsa/v1/job.pb.h"
 #include "lorsa/v1/metric_service.pb.h"
 #include "lorsa/v1/sweep.pb.h"
+#include "lorsa/v1/webhook.pb.h"
 
 namespace lorsa::server {
 
@@ -76,6 +77,15 @@ struct NewJob {
   // The other job's checkpoint that resolved_spec.initial_checkpoint names. Not stored: the job's
   // folder gets a copy (server/jobs/job_creator.h).
   std::optional<v1::Checkpoint> initial_checkpoint;
+};
+
+// What the webhook of a job that has ended is to be told.
+struct PendingNotice {
+  int64_t number = 0;
+  std::string url;
+  v1::JobEndedNotice notice;
+  absl::Time create_time;
+  int tries = 0;  // that failed
 };
 
 struct NewSweep {
@@ -185,8 +195,9 @@ class Catalog {
   // while after they were damaged.
   absl::Status CheckReadable() const;
 
-  // The one way in which a job changes: decision, row and event in one transaction. Returns the
-  // job after it. FAILED_PRECONDITION for an illegal edge.
+  // The one way in which a job changes: decision, row and event in one transaction and, if it ends
+  // and has a webhook, the notice for it. Returns the job after it. FAILED_PRECONDITION for an
+  // illegal edge.
   absl::StatusOr<JobRecord> UpdateJob(absl::string_view id, absl::Time now,
                                       const JobDecision& decision);
 
@@ -272,6 +283,15 @@ class Catalog {
   absl::StatusOr<std::vector<v1::Checkpoint>> UnverifiedCheckpoints(absl::Time since,
                                                                     int limit) const;
   absl::StatusOr<std::vector<v1::Checkpoint>> DamagedCheckpoints(int limit) const;
+
+  // --- Notices for webhooks ---
+
+  // At most `limit` that are due, the longest ago first.
+  absl::StatusOr<std::vector<PendingNotice>> DueNotices(absl::Time now, int limit) const;
+  // One more try has failed; the next is due then.
+  absl::Status PostponeNotice(int64_t number, absl::Time next_time);
+  // It was taken, or given up.
+  absl::Status RemoveNotice(int64_t number);
 
   // --- Activation sets ---
 

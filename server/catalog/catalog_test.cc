@@ -113,6 +113,46 @@ class CatalogTest : public ::testing::Test {
   std::unique_ptr<Catalog> catalog_;
 };
 
+TEST_F(CatalogTest, AJobThatEndsLeavesANoticeForItsWebhook) {
+  NewJob job = Named("demo");
+  job.policy.set_webhook("https://example.org/hook");
+  ASSERT_TRUE(catalog_->CreateJob(job, kStart).ok());
+  const AttemptKey attempt = Launch("demo");
+  ASSERT_TRUE(catalog_
+                  ->PutMetrics(attempt, 1,
+                               {Point(10, 0.5, v1::METRIC_KIND_EVALUATION), Point(12, 0.3),
+                                Point(20, 0.25, v1::METRIC_KIND_EVALUATION)})
+                  .ok());
+  ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(20, 0.4), true, kStart).ok());
+  EXPECT_THAT(*catalog_->DueNotices(kStart, 10), IsEmpty());
+  const absl::Time end = kStart + absl::Seconds(9);
+  ASSERT_TRUE(catalog_->UpdateJob("demo", end, To(v1::JOB_STATE_SUCCEEDED)).ok());
+  Reopen();
+  EXPECT_THAT(*catalog_->DueNotices(end - absl::Nanoseconds(1), 10), IsEmpty());
+  const auto due = catalog_->DueNotices(end, 10);
+  ASSERT_TRUE(due.ok()) << due.status();
+  ASSERT_THAT(*due, SizeIs(1));
+  const PendingNotice& notice = due->front();
+  EXPECT_EQ(notice.url, "https://example.org/hook");
+  EXPECT_EQ(notice.tries, 0);
+  EXPECT_EQ(notice.notice.id(), absl::StrCat("demo:", notice.notice.job().revision()));
+  EXPECT_EQ(notice.notice.job().state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(notice.notice.job().best_checkpoint(), "jobs/demo/checkpoints/step-000000020");
+  EXPECT_EQ(notice.notice.evaluation().step(), 20);
+
+  ASSERT_TRUE(catalog_->PostponeNotice(notice.number, end + absl::Seconds(5)).ok());
+  EXPECT_THAT(*catalog_->DueNotices(end, 10), IsEmpty());
+  EXPECT_EQ(catalog_->DueNotices(end + absl::Seconds(5), 10)->front().tries, 1);
+  ASSERT_TRUE(catalog_->RemoveNotice(notice.number).ok());
+  EXPECT_THAT(*catalog_->DueNotices(absl::InfiniteFuture(), 10), IsEmpty());
+}
+
+TEST_F(CatalogTest, AJobWithoutAWebhookLeavesNoNotice) {
+  Create("demo");
+  ASSERT_TRUE(catalog_->UpdateJob("demo", kStart, To(v1::JOB_STATE_CANCELLED)).ok());
+  EXPECT_THAT(*catalog_->DueNotices(absl::InfiniteFuture(), 10), IsEmpty());
+}
+
 TEST_F(CatalogTest, JobSurvivesReopening) {
   Create("demo");
   Reopen();

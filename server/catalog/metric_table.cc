@@ -167,6 +167,18 @@ absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricsAfter(Connection& connec
   return points;
 }
 
+absl::StatusOr<std::optional<v1::MetricPoint>> ReadLastMetric(Connection& connection, int64_t job,
+                                                              v1::MetricKind kind) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare(LORSA_METRIC_SELECT
+                         "WHERE job = ?1 AND kind = ?2 ORDER BY step DESC LIMIT 1"));
+  statement.Bind(job).Bind(static_cast<int64_t>(kind));
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> points, PointsFromRows(statement));
+  if (points.empty()) return std::nullopt;
+  return std::move(points.front());
+}
+
 absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricRange(Connection& connection, int64_t job,
                                                              const MetricRange& range) {
   return range.thinned ? ReadThinned(connection, job, range)

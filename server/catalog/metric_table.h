@@ -3,6 +3,7 @@
 #define LORSA_SERVER_CATALOG_METRIC_TABLE_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +22,10 @@ absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricsAfter(Connection& connec
                                                               int64_t after_sequence,
                                                               const MetricFilter& filter,
                                                               int limit);
+
+// Of the highest step; nothing if there is none of that kind.
+absl::StatusOr<std::optional<v1::MetricPoint>> ReadLastMetric(Connection& connection, int64_t job,
+                                                              v1::MetricKind kind);
 
 absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricRange(Connection& connection, int64_t job,
                                                              const MetricRange& range);

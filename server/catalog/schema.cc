@@ -126,6 +126,17 @@ CREATE TABLE activation_sets (
   activation_set BLOB NOT NULL,  -- ActivationSet
   quarantined INTEGER NOT NULL DEFAULT 0  -- 0 or 1; as in the message, to be found by
 ) STRICT, WITHOUT ROWID;
+
+-- For webhooks of jobs that have ended, and that may be gone before it is taken.
+CREATE TABLE notices (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  url TEXT NOT NULL,
+  notice BLOB NOT NULL,          -- JobEndedNotice
+  create_time INTEGER NOT NULL,
+  tries INTEGER NOT NULL DEFAULT 0,
+  next_time INTEGER NOT NULL     -- when it is due
+) STRICT;
+CREATE INDEX notices_by_next_time ON notices (next_time);
 )sql";
 
 // From version 1. Of its checkpoints it is not known any more whether they were scheduled; nearly
@@ -177,9 +188,21 @@ DROP INDEX metrics_by_sequence;
 CREATE INDEX metrics_in_order ON metrics (job, kind, sequence, step);
 )sql";
 
+constexpr char kUpgradeFrom3[] = R"sql(
+CREATE TABLE notices (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  url TEXT NOT NULL,
+  notice BLOB NOT NULL,
+  create_time INTEGER NOT NULL,
+  tries INTEGER NOT NULL DEFAULT 0,
+  next_time INTEGER NOT NULL
+) STRICT;
+CREATE INDEX notices_by_next_time ON notices (next_time);
+)sql";
+
 // kUpgrades[i] makes a catalog of version i + 2 from one of version i + 1. A new version adds its
 // line here and brings kTables up to the same; a test holds the two against each other.
-constexpr const char* kUpgrades[] = {kUpgradeFrom1, kUpgradeFrom2};
+constexpr const char* kUpgrades[] = {kUpgradeFrom1, kUpgradeFrom2, kUpgradeFrom3};
 static_assert(std::size(kUpgrades) + 1 == kSchemaVersion);
 
 absl::Status Change(Connection& connection, absl::string_view statements) {

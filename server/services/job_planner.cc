@@ -85,7 +85,8 @@ absl::StatusOr<NewJob> JobPlanner::PlanFork(const v1::Job& source, const v1::Che
 
 absl::StatusOr<NewJob> JobPlanner::Check(ResolvedSpec resolved, const v1::JobPolicy& policy,
                                          const std::string& field) const {
-  std::vector<FieldViolation> violations = PolicyViolations(policy, context_.now());
+  std::vector<FieldViolation> violations =
+      PolicyViolations(policy, context_.now(), context_.webhooks);
   for (const FieldViolation& violation : resolved.violations) {
     violations.push_back({absl::StrCat(field, ".", violation.field), violation.description});
   }

@@ -19,6 +19,7 @@
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_estimate.h"
 #include "server/jobs/job_queue.h"
+#include "server/webhooks/webhook_receivers.h"
 
 namespace lorsa::server {
 
@@ -26,6 +27,7 @@ struct PlanningContext {
   TrainingMachine machine;  // on which workers run
   JobCapacity capacity;     // a job that is larger is refused
   std::function<absl::Time()> now;
+  WebhookReceivers webhooks = {};
   // As EstimateJob.
   std::function<absl::StatusOr<v1::JobEstimate>(const Catalog&, const v1::TrainingSpec& resolved)>
       estimate = EstimateJob;

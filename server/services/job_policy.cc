@@ -41,7 +41,8 @@ std::vector<FieldViolation> LabelViolations(
   return violations;
 }
 
-std::vector<FieldViolation> PolicyViolations(const v1::JobPolicy& policy, absl::Time now) {
+std::vector<FieldViolation> PolicyViolations(const v1::JobPolicy& policy, absl::Time now,
+                                             const WebhookReceivers& webhooks) {
   std::vector<FieldViolation> violations = LabelViolations(policy.labels(), "policy.labels");
   if (policy.priority() < -kMaxPriority || policy.priority() > kMaxPriority) {
     violations.push_back({"policy.priority", absl::StrCat("is ", policy.priority(), "; give ",
@@ -59,6 +60,10 @@ std::vector<FieldViolation> PolicyViolations(const v1::JobPolicy& policy, absl::
        policy.deadline().seconds() > absl::ToUnixSeconds(now) + kMaxTtlSeconds)) {
     violations.push_back(
         {"policy.deadline", "is not between now and ten years from now; give a time to come"});
+  }
+  if (!policy.webhook().empty()) {
+    const absl::Status status = webhooks.Check(policy.webhook());
+    if (!status.ok()) violations.push_back({"policy.webhook", std::string(status.message())});
   }
   return violations;
 }

@@ -10,11 +10,14 @@
 #include "absl/time/time.h"
 #include "base/field_violation.h"
 #include "lorsa/v1/job.pb.h"
+#include "server/webhooks/webhook_receivers.h"
 
 namespace lorsa::server {
 
-// Everything that is wrong with it, by the bounds in job.proto; fields are named "policy.…".
-std::vector<FieldViolation> PolicyViolations(const v1::JobPolicy& policy, absl::Time now);
+// Everything that is wrong with it, by the bounds in job.proto and the webhooks that this server
+// allows; fields are named "policy.…".
+std::vector<FieldViolation> PolicyViolations(const v1::JobPolicy& policy, absl::Time now,
+                                             const WebhookReceivers& webhooks);
 
 // The same of labels alone, in a field called `field`.
 std::vector<FieldViolation> LabelViolations(

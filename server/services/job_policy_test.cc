@@ -20,7 +20,8 @@ std::vector<std::string> Refused(const std::string& text) {
   v1::JobPolicy policy;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &policy)) << text;
   std::vector<std::string> fields;
-  for (const FieldViolation& violation : PolicyViolations(policy, kNow)) {
+  for (const FieldViolation& violation :
+       PolicyViolations(policy, kNow, WebhookReceivers({"example.org"}))) {
     fields.push_back(violation.field);
   }
   return fields;
@@ -55,6 +56,11 @@ TEST(JobPolicyTest, LabelsAreBoundedInNumber) {
   EXPECT_THAT(Refused(labels), IsEmpty());
   EXPECT_THAT(Refused(labels + "labels { key: 'one-more' value: '' }"),
               ElementsAre("policy.labels"));
+}
+
+TEST(JobPolicyTest, AWebhookIsOneOfTheReceiversThatAreAllowed) {
+  EXPECT_THAT(Refused("webhook: 'https://example.org/hook'"), IsEmpty());
+  EXPECT_THAT(Refused("webhook: 'https://example.com/hook'"), ElementsAre("policy.webhook"));
 }
 
 TEST(JobPolicyTest, EveryProblemIsToldAtOnce) {

@@ -104,7 +104,8 @@ class Client:
     def submit(self, spec: Spec, job_id: str | None = None, policy: Policy = None) -> Job:
         """Queues a job. `spec`: a dict, a TrainingSpec, or the path of a textproto or JSON file.
 
-        `policy`: priority, labels, ttl, deadline and step_timeout, as a dict or a JobPolicy.
+        `policy`: priority, labels, ttl, deadline, step_timeout and webhook, as a dict or a
+        JobPolicy.
         """
         request = create_job_request(spec, job_id, policy=policy)
         return Job(self, self.call(self.stubs.job.CreateJob, request))

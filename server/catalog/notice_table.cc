@@ -1,0 +1,65 @@
+#include "server/catalog/notice_table.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/catalog/metric_table.h"
+
+namespace lorsa::server {
+
+absl::Status StoreNotice(Connection& connection, const StoredJob& job, absl::Time now) {
+  const std::string& url = job.record.job.policy().webhook();
+  if (url.empty()) return absl::OkStatus();
+  v1::JobEndedNotice notice;
+  notice.set_id(absl::StrCat(job.record.id, ":", job.record.job.revision()));
+  *notice.mutable_job() = job.record.job;
+  LORSA_ASSIGN_OR_RETURN(std::optional<v1::MetricPoint> evaluation,
+                         ReadLastMetric(connection, job.number, v1::METRIC_KIND_EVALUATION));
+  if (evaluation.has_value()) *notice.mutable_evaluation() = *std::move(evaluation);
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("INSERT INTO notices (url, notice, create_time,"
+                                            " next_time) VALUES (?1, ?2, ?3, ?3)"));
+  return statement.Bind(url)
+      .BindBlob(notice.SerializeAsString())
+      .Bind(absl::ToUnixNanos(now))
+      .Run();
+}
+
+absl::StatusOr<std::vector<PendingNotice>> ReadDueNotices(Connection& connection, absl::Time now,
+                                                          int64_t limit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement row,
+      connection.Prepare("SELECT number, url, notice, create_time, tries FROM notices"
+                         " WHERE next_time <= ?1 ORDER BY next_time LIMIT ?2"));
+  row.Bind(absl::ToUnixNanos(now)).Bind(limit);
+  std::vector<PendingNotice> notices;
+  while (true) {
+    LORSA_ASSIGN_OR_RETURN(const bool more, row.Step());
+    if (!more) return notices;
+    PendingNotice& notice = notices.emplace_back();
+    notice.number = row.Int(0);
+    notice.url = row.Bytes(1);
+    if (!notice.notice.ParseFromString(row.Bytes(2))) {
+      return absl::DataLossError(
+          "catalog: a notice for a webhook is damaged; restore the catalog from a backup");
+    }
+    notice.create_time = absl::FromUnixNanos(row.Int(3));
+    notice.tries = static_cast<int>(row.Int(4));
+  }
+}
+
+absl::Status PostponeNotice(Connection& connection, int64_t number, absl::Time next_time) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.Prepare("UPDATE notices SET tries = tries + 1, next_time = ?2 WHERE number = ?1"));
+  return statement.Bind(number).Bind(absl::ToUnixNanos(next_time)).Run();
+}
+
+absl::Status RemoveNotice(Connection& connection, int64_t number) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         connection.Prepare("DELETE FROM notices WHERE number = ?1"));
+  return statement.Bind(number).Run();
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,92 @@
+#include "server/webhooks/webhook_sender.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/webhooks/webhook_signature.h"
+
+namespace lorsa::server {
+namespace {
+
+constexpr absl::Duration kInterval = absl::Seconds(1);
+constexpr absl::Duration kFirstPause = absl::Seconds(5);
+constexpr absl::Duration kLongestPause = absl::Hours(1);
+constexpr int kNoticesAtATime = 16;
+
+absl::StatusOr<std::string> JsonOf(const v1::JobEndedNotice& notice) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(notice, &json, options);
+  if (status.ok()) return json;
+  return absl::InternalError(absl::StrCat("no JSON of it: ", std::string(status.message())));
+}
+
+// A write that fails is no reason to stop: the notice stays due, and is sent again.
+void LogFailure(const PendingNotice& notice, const absl::Status& status) {
+  if (status.ok()) return;
+  spdlog::error("event=webhook_not_stored notice={} message=\"{}\"", notice.notice.id(),
+                std::string(status.message()));
+}
+
+}  // namespace
+
+absl::Duration PauseAfter(int tries) {
+  constexpr int kDoublings = 10;  // beyond the longest pause
+  return std::min(kFirstPause * (1 << std::min(tries - 1, kDoublings)), kLongestPause);
+}
+
+WebhookSender::WebhookSender(WebhookEnvironment environment)
+    : env_(std::move(environment)), thread_(kInterval, [this] { return SendDue(); }) {}
+
+WebhookSender::~WebhookSender() {
+  env_.http.Cancel();
+  thread_.Stop();
+}
+
+bool WebhookSender::SendDue() {
+  const auto due = env_.catalog.DueNotices(env_.now(), kNoticesAtATime);
+  if (!due.ok()) {
+    spdlog::error("event=webhooks_not_read message=\"{}\"", std::string(due.status().message()));
+    return false;
+  }
+  for (const PendingNotice& notice : *due) Send(notice);
+  return due->size() == kNoticesAtATime;
+}
+
+void WebhookSender::Send(const PendingNotice& notice) {
+  const absl::Status status = Post(notice);
+  if (!status.ok()) return Postpone(notice, status);
+  spdlog::info("event=webhook_taken notice={} tries={}", notice.notice.id(), notice.tries + 1);
+  LogFailure(notice, env_.catalog.RemoveNotice(notice.number));
+}
+
+absl::Status WebhookSender::Post(const PendingNotice& notice) {
+  LORSA_RETURN_IF_ERROR(env_.receivers.Check(notice.url));  // They may have changed since.
+  LORSA_ASSIGN_OR_RETURN(const std::string body, JsonOf(notice.notice));
+  const std::vector<std::string> headers = {
+      "Content-Type: application/json", absl::StrCat("User-Agent: ", env_.user_agent),
+      absl::StrCat("X-Lorsa-Notice: ", notice.notice.id()),
+      absl::StrCat("X-Lorsa-Signature: ", WebhookSignature(env_.key, env_.now(), body))};
+  LORSA_ASSIGN_OR_RETURN(const int answer, env_.http.Post(notice.url, headers, body));
+  if (answer >= 200 && answer < 300) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("the receiver answered with ", answer));
+}
+
+void WebhookSender::Postpone(const PendingNotice& notice, const absl::Status& why) {
+  const absl::Time next = env_.now() + PauseAfter(notice.tries + 1);
+  const bool over = next > notice.create_time + env_.give_up;
+  spdlog::warn("event={} notice={} tries={} message=\"{}\"",
+               over ? "webhook_given_up" : "webhook_refused", notice.notice.id(), notice.tries + 1,
+               std::string(why.message()));
+  LogFailure(notice, over ? env_.catalog.RemoveNotice(notice.number)
+                          : env_.catalog.PostponeNotice(notice.number, next));
+}
+
+}  // namespace lorsa::server
