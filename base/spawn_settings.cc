@@ -30,6 +30,10 @@ SpawnSettings::~SpawnSettings() {
   posix_spawnattr_destroy(&attributes_);
 }
 
+void SpawnSettings::ReadInputFrom(const std::string& file) {
+  posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, file.c_str(), O_RDONLY, 0);
+}
+
 void SpawnSettings::AppendOutputTo(const std::string& file) {
   posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, file.c_str(),
                                    O_WRONLY | O_CREAT | O_APPEND, 0644);

@@ -10,8 +10,8 @@
 namespace lorsa {
 
 // For posix_spawn: a session of its own, so that no signal of this process's terminal reaches it;
-// stdin from /dev/null; no blocked and no ignored signal; and of this process's descriptors none
-// but those that one of the methods, called once, gives it.
+// stdin from /dev/null, unless told otherwise; no blocked and no ignored signal; and of this
+// process's descriptors none but those that one of the methods for output, called once, gives it.
 class SpawnSettings {
  public:
   SpawnSettings();
@@ -19,6 +19,8 @@ class SpawnSettings {
   SpawnSettings(const SpawnSettings&) = delete;
   SpawnSettings& operator=(const SpawnSettings&) = delete;
 
+  // stdin from `file`.
+  void ReadInputFrom(const std::string& file);
   // stdout and stderr are appended to `file`, created if absent.
   void AppendOutputTo(const std::string& file);
   // stdout goes to this process's descriptor `fd`, stderr nowhere.

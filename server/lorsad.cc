@@ -76,6 +76,13 @@ JobCapacity CapacityFor(const LorsadOptions& options) {
   return capacity;
 }
 
+std::string WorkerProgramOf(const LorsadOptions& options) {
+  const std::string& named =
+      options.worker_wrapper.empty() ? options.worker_binary : options.worker_wrapper;
+  return named.empty() ? JoinPath(ProgramFolder(), "lorsa-worker")
+                       : std::filesystem::absolute(named).string();
+}
+
 // Where programs on this machine reach a server that listens on `host`.
 std::string LocalHost(const std::string& host) {
   if (host == "0.0.0.0") return "127.0.0.1";
@@ -131,9 +138,7 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   std::vector<std::string> folders = options.activation_roots;
   folders.push_back(layout.SetsFolder());
   LORSA_ASSIGN_OR_RETURN(ActivationRoots roots, ActivationRoots::Create(folders));
-  const std::string worker = options.worker_binary.empty()
-                                 ? JoinPath(ProgramFolder(), "lorsa-worker")
-                                 : std::filesystem::absolute(options.worker_binary).string();
+  const std::string worker = WorkerProgramOf(options);
   LORSA_ASSIGN_OR_RETURN(std::string webhook_key, ReadWebhookKey(fs, options.webhooks));
   LORSA_RETURN_IF_ERROR(
       CheckProgram(fs, worker, "build lorsa-worker, or name it with --worker-binary"));
@@ -144,7 +149,7 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
                     .lock = std::move(lock),
                     .catalog = std::move(catalog),
                     .roots = std::move(roots),
-                    .worker_binary = worker,
+                    .worker_program = worker,
                     .inspect_program = inspect,
                     .webhook_key = std::move(webhook_key)};
 }
@@ -172,8 +177,10 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
       start_time_(absl::Now()),
       webhook_key_(std::move(foundation.webhook_key)),
       conditions_(absl::Now),
-      launcher_(foundation.worker_binary, options.cuda_devices),
-      jobs_({.capacity = CapacityFor(options)},
+      launcher_(
+          foundation.worker_program, options.cuda_devices, [] { return CountOutOfMemoryKills(); },
+          options.worker_wrapper.empty() ? WorkerProgram::kWorker : WorkerProgram::kWrapper),
+      jobs_({.capacity = CapacityFor(options), .worker_endpoint = options.worker_endpoint},
             {.catalog = *catalog_,
              .fs = *fs_,
              .launcher = launcher_,
@@ -191,7 +198,8 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                     // One that does not run just now is left: it is looked at again when it does.
                     jobs_.PauseForQuarantine(job, why).IgnoreError();
                   }),
-      uploads_(*fs_, layout_.SetsFolder(), options.disk_reserve_bytes),
+      set_uploads_(*fs_, layout_.SetsFolder(), options.disk_reserve_bytes),
+      staged_uploads_(*catalog_, *fs_, layout_, options.disk_reserve_bytes),
       control_{control_executor_, authorizer_},
       data_{data_executor_, authorizer_},
       server_info_service_(control_, *catalog_, *fs_, conditions_,
@@ -202,7 +210,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                            .roots = foundation.roots,
                            .now = absl::Now,
                            .quarantine = quarantine_,
-                           .uploads = uploads_,
+                           .uploads = set_uploads_,
                            .inspector = inspector_,
                            .max_sequence_streams = options.limits.sequence_streams}),
       checkpoint_service_({.runtime = data_,
@@ -225,7 +233,10 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                                  .now = absl::Now,
                                  .webhooks = WebhookReceivers(options.webhooks.allowed_hosts)}}),
       metric_service_(control_, *catalog_, watchers_),
-      worker_service_(control_, jobs_.sessions()) {}
+      worker_service_({.control = control_,
+                       .data = data_,
+                       .sessions = jobs_.sessions(),
+                       .uploads = staged_uploads_}) {}
 
 void Lorsad::Configure(grpc::ServerBuilder& builder) const {
   const ServerLimits& limits = options_.limits;

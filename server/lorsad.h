@@ -33,6 +33,7 @@
 #include "server/services/server_info_service.h"
 #include "server/services/set_quarantine.h"
 #include "server/services/set_uploads.h"
+#include "server/services/staged_uploads.h"
 #include "server/services/worker_service.h"
 #include "server/webhooks/http_post.h"
 #include "server/webhooks/webhook_sender.h"
@@ -72,7 +73,7 @@ class Lorsad {
     std::unique_ptr<FolderLock> lock;
     std::unique_ptr<Catalog> catalog;
     ActivationRoots roots;
-    std::string worker_binary;
+    std::string worker_program;
     std::string inspect_program;
     std::string webhook_key;  // empty = no webhooks
   };
@@ -103,7 +104,8 @@ class Lorsad {
   Executor data_executor_;
   const Inspector inspector_;
   SetQuarantine quarantine_;
-  SetUploads uploads_;
+  SetUploads set_uploads_;
+  StagedUploads staged_uploads_;
   const CallRuntime control_;
   const CallRuntime data_;
   ServerInfoService server_info_service_;

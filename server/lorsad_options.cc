@@ -1,5 +1,7 @@
 #include "server/lorsad_options.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -52,6 +54,10 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
                  "besides DATA_DIR/sets; may be given several times");
   app.add_option("--worker-binary", options.worker_binary,
                  "Program that runs a job (default: lorsa-worker beside lorsad)");
+  app.add_option("--worker-wrapper", options.worker_wrapper,
+                 "Program that runs lorsa-worker on another machine instead (docs/operations.md)");
+  app.add_option("--worker-endpoint", options.worker_endpoint,
+                 "HOST:PORT at which that machine reaches this server");
   app.add_option("--max-running-jobs", options.max_running_jobs, "Jobs that may run at once")
       ->capture_default_str();
   app.add_option("--cpu-slots", options.cpu_slots,
@@ -128,6 +134,34 @@ bool IsFile(const std::string& path) {
 bool IsLoopbackAddress(const std::string& listen) {
   const auto address = ParseListenAddress(listen);
   return address.ok() && IsLoopback(address->host);
+}
+
+bool IsProgram(const std::string& path) {
+  return ::access(path.c_str(), X_OK) == 0 && IsFile(path);
+}
+
+// A port of 0 is one to listen on, not one to connect to.
+bool IsReachableAddress(const std::string& endpoint) {
+  const auto address = ParseListenAddress(endpoint);
+  return address.ok() && address->port > 0;
+}
+
+void CheckWorkerProgram(const LorsadOptions& options, Problems& problems) {
+  problems.AddUnless(options.worker_binary.empty() || IsFile(options.worker_binary),
+                     "worker_binary (--worker-binary)",
+                     absl::StrCat("names ", options.worker_binary, ", which is no file"));
+  if (options.worker_wrapper.empty()) {
+    problems.AddUnless(options.worker_endpoint.empty(), "worker_endpoint (--worker-endpoint)",
+                       "is for workers elsewhere: name the worker_wrapper that runs them");
+    return;
+  }
+  problems.AddUnless(IsProgram(options.worker_wrapper), "worker_wrapper (--worker-wrapper)",
+                     absl::StrCat("names ", options.worker_wrapper, ", which is no program"));
+  problems.AddUnless(options.worker_binary.empty(), "worker_wrapper (--worker-wrapper)",
+                     "is started in place of worker_binary: name one of them");
+  problems.AddUnless(IsReachableAddress(options.worker_endpoint),
+                     "worker_endpoint (--worker-endpoint)",
+                     "must be HOST:PORT, where workers run by worker_wrapper reach this server");
 }
 
 void CheckLimits(const ServerLimits& limits, Problems& problems) {
@@ -217,6 +251,8 @@ LorsadOptions OptionsFrom(const v1::ServerConfig& config) {
   if (config.has_listen()) options.listen = config.listen();
   options.activation_roots = {config.activation_roots().begin(), config.activation_roots().end()};
   if (config.has_worker_binary()) options.worker_binary = config.worker_binary();
+  if (config.has_worker_wrapper()) options.worker_wrapper = config.worker_wrapper();
+  if (config.has_worker_endpoint()) options.worker_endpoint = config.worker_endpoint();
   if (config.has_max_running_jobs()) options.max_running_jobs = config.max_running_jobs();
   if (config.has_cpu_slots()) options.cpu_slots = config.cpu_slots();
   if (config.has_job_memory_bytes()) options.job_memory_bytes = config.job_memory_bytes();
@@ -250,9 +286,7 @@ absl::Status CheckOptions(const LorsadOptions& options) {
     problems.AddUnless(IsFolder(root), "activation_roots (--activation-root)",
                        absl::StrCat("names ", root, ", which is no folder"));
   }
-  problems.AddUnless(options.worker_binary.empty() || IsFile(options.worker_binary),
-                     "worker_binary (--worker-binary)",
-                     absl::StrCat("names ", options.worker_binary, ", which is no file"));
+  CheckWorkerProgram(options, problems);
   problems.AddUnless(options.max_running_jobs >= 1 && options.max_running_jobs <= 1024,
                      "max_running_jobs (--max-running-jobs)", "must be 1 to 1,024");
   problems.AddUnless(options.cpu_slots >= 0 && options.cpu_slots <= 1 << 20,

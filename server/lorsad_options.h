@@ -46,6 +46,10 @@ struct LorsadOptions {
   std::vector<std::string> activation_roots;
   // Empty = lorsa-worker in the folder of this program.
   std::string worker_binary;
+  // Program that runs workers on another machine instead, which reach the server at
+  // `worker_endpoint`; both or neither.
+  std::string worker_wrapper;
+  std::string worker_endpoint;  // HOST:PORT
   int max_running_jobs = 1;
   // What running jobs may take together: threads × ranks, and bytes as estimated. 0 = the cores and
   // the memory of this machine.

@@ -125,6 +125,23 @@ TEST_F(LorsadOptionsTest, EveryFieldThatMakesNoSenseIsNamed) {
   }
 }
 
+TEST_F(LorsadOptionsTest, WorkersElsewhereNeedAWrapperAndAnEndpoint) {
+  const auto options = Options(
+      {"--config", Config("worker_wrapper: '/bin/sh'"), "--worker-endpoint", "127.0.0.1:7070"});
+  EXPECT_EQ(options.worker_wrapper, "/bin/sh");
+  EXPECT_EQ(options.worker_endpoint, "127.0.0.1:7070");
+  const auto refused = [&](const std::string& config, const std::string& why) {
+    EXPECT_EQ(std::get<int>(Parse({"--config", Config(config)})), 2) << config;
+    EXPECT_THAT(error_, HasSubstr(why));
+  };
+  refused("worker_wrapper: '/bin/sh'", "worker_endpoint");
+  refused("worker_wrapper: '/bin/sh' worker_endpoint: '127.0.0.1:0'", "worker_endpoint");
+  refused("worker_endpoint: '127.0.0.1:7070'", "worker_wrapper");
+  refused("worker_wrapper: '/etc/passwd' worker_endpoint: '127.0.0.1:7070'", "no program");
+  refused("worker_wrapper: '/bin/sh' worker_binary: '/bin/sh' worker_endpoint: 'a:1'",
+          "one of them");
+}
+
 // deploy/lorsad.textproto says that it has every field, with its default.
 TEST_F(LorsadOptionsTest, TheSampleIsWhole) {
   const std::string sample = LORSA_SOURCE_DIR "/deploy/lorsad.textproto";

@@ -46,6 +46,7 @@ class Service:
 
     def __init__(self, folder: pathlib.Path, *flags: str) -> None:
         self.listen = "127.0.0.1:0"
+        self.folder = folder
         self.data = folder / "data"
         self.sets = folder / "sets"
         self.log = folder / "lorsad.log"
@@ -113,7 +114,7 @@ class Service:
                 os.kill(pid, signal.SIGKILL)
 
     def worker_pids(self) -> list[int]:
-        """Living workers whose bootstrap file lies in this data folder."""
+        """Living workers whose bootstrap file or scratch folder lies in this service's folder."""
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -123,7 +124,7 @@ class Service:
                 alive = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
             except OSError:
                 continue
-            if alive and b"--bootstrap" in command and bytes(self.data) in command:
+            if alive and b"--bootstrap" in command and bytes(self.folder) in command:
                 pids.append(int(entry.name))
         return pids
 

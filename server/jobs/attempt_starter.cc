@@ -82,11 +82,15 @@ absl::Status AttemptStarter::WriteBootstrap(const AttemptKey& attempt, const std
   bootstrap.set_job(absl::StrCat("jobs/", attempt.job_id));
   bootstrap.set_attempt(attempt.attempt);
   bootstrap.set_token(token);
-  bootstrap.set_endpoint_file(env_.layout.EndpointFile());
-  bootstrap.set_staging_folder(env_.layout.StagingFolder(attempt.job_id, attempt.attempt));
-  bootstrap.set_outcome_file(env_.layout.OutcomeFile(attempt.job_id, attempt.attempt));
-  bootstrap.set_checkpoints_folder(env_.layout.CheckpointsFolder(attempt.job_id));
-  bootstrap.set_rollbacks_file(env_.layout.RollbacksFile(attempt.job_id));
+  if (options_.worker_endpoint.empty()) {
+    bootstrap.set_endpoint_file(env_.layout.EndpointFile());
+    bootstrap.set_staging_folder(env_.layout.StagingFolder(attempt.job_id, attempt.attempt));
+    bootstrap.set_outcome_file(env_.layout.OutcomeFile(attempt.job_id, attempt.attempt));
+    bootstrap.set_checkpoints_folder(env_.layout.CheckpointsFolder(attempt.job_id));
+    bootstrap.set_rollbacks_file(env_.layout.RollbacksFile(attempt.job_id));
+  } else {
+    bootstrap.set_endpoint(options_.worker_endpoint);
+  }
   std::string text;
   google::protobuf::TextFormat::PrintToString(bootstrap, &text);
   return WriteFileAtomically(env_.fs, env_.layout.BootstrapFile(attempt.job_id, attempt.attempt),

@@ -11,13 +11,14 @@
 //       bootstrap.textproto     WorkerBootstrap, mode 0600: it holds the attempt's token
 //       worker.log              what the worker printed
 //       outcome.textproto       WorkerOutcome, left by the worker when it ends
-//       staging/                checkpoints in the making; removed with the end of attempt or job
+//       staging/step-…/         checkpoints in the making, written by the worker or sent by it
+//                               (services/staged_uploads.h); removed with the end of attempt or job
 //     checkpoints/step-…/       published checkpoints
 //     initial_checkpoint/       the job's copy of the checkpoint whose weights it starts from
 //     trash/                    what is being removed
 //     damaged/step-…/           checkpoints that did not verify when a worker wanted them
-//     rollbacks.json            written by workers: the steps whose batches are left out since they
-//                               made numbers that are not finite
+//     rollbacks.json            written or sent by workers: the steps whose batches are left out
+//                               since they made numbers that are not finite
 #ifndef LORSA_SERVER_JOBS_DATA_LAYOUT_H_
 #define LORSA_SERVER_JOBS_DATA_LAYOUT_H_
 

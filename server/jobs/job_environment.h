@@ -41,6 +41,9 @@ struct JobOptions {
   // Before the first recovery; doubles with each further one, up to max_backoff.
   absl::Duration first_backoff = absl::Seconds(1);
   absl::Duration max_backoff = absl::Seconds(60);
+  // HOST:PORT at which workers reach the server from machines that do not share its disk; empty =
+  // they share it.
+  std::string worker_endpoint;
 };
 
 // That many bytes from getrandom(2): unpredictable.

@@ -68,4 +68,10 @@ absl::StatusOr<v1::JobEstimate> EstimateJob(const Catalog& catalog,
   return estimate;
 }
 
+absl::StatusOr<int64_t> EstimateCheckpointBytes(const Catalog& catalog,
+                                                const v1::TrainingSpec& resolved) {
+  LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config, ConfigOf(catalog, resolved));
+  return trainer::EstimateResources(config).checkpoint;
+}
+
 }  // namespace lorsa::server

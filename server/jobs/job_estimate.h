@@ -3,6 +3,8 @@
 #ifndef LORSA_SERVER_JOBS_JOB_ESTIMATE_H_
 #define LORSA_SERVER_JOBS_JOB_ESTIMATE_H_
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "lorsa/v1/job.pb.h"
 #include "lorsa/v1/training_spec.pb.h"
@@ -14,6 +16,10 @@ namespace lorsa::server {
 // succeeded. NOT_FOUND if the set is gone; INVALID_ARGUMENT for what lorsa-worker would refuse too.
 absl::StatusOr<v1::JobEstimate> EstimateJob(const Catalog& catalog,
                                             const v1::TrainingSpec& resolved);
+
+// Of one checkpoint of such a job, all files together. Errors as above.
+absl::StatusOr<int64_t> EstimateCheckpointBytes(const Catalog& catalog,
+                                                const v1::TrainingSpec& resolved);
 
 }  // namespace lorsa::server
 

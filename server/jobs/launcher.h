@@ -12,7 +12,7 @@
 namespace lorsa::server {
 
 struct LaunchRequest {
-  std::string bootstrap_file;  // WorkerBootstrap, named on the worker's command line
+  std::string bootstrap_file;  // WorkerBootstrap, which the worker reads first
   std::string log_file;        // gets what the worker prints, appended
   int ranks = 1;               // processes that share the work
 };

@@ -37,11 +37,12 @@ std::vector<std::string> MpirunCommand(int ranks) {
           "self,vader"};
 }
 
-std::vector<std::string> CommandFor(const std::string& worker_binary,
+std::vector<std::string> CommandFor(const std::string& program, WorkerProgram kind,
                                     const LaunchRequest& request) {
+  if (kind == WorkerProgram::kWrapper) return {program, absl::StrCat(request.ranks)};
   std::vector<std::string> command;
   if (request.ranks > 1) command = MpirunCommand(request.ranks);
-  command.push_back(worker_binary);
+  command.push_back(program);
   command.push_back(absl::StrCat("--bootstrap=", request.bootstrap_file));
   return command;
 }
@@ -79,9 +80,11 @@ ProcessStatus EndingOf(int wait_status, std::optional<int64_t> before, std::opti
 }  // namespace
 
 absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest& request) {
+  const bool wrapped = kind_ == WorkerProgram::kWrapper;
   SpawnSettings settings;
+  if (wrapped) settings.ReadInputFrom(request.bootstrap_file);
   settings.AppendOutputTo(request.log_file);
-  std::vector<std::string> command = CommandFor(worker_binary_, request);
+  std::vector<std::string> command = CommandFor(program_, kind_, request);
   absl::MutexLock lock(&mu_);
   const std::string device = devices_.empty() ? "" : devices_.Choose();
   std::vector<std::string> environment = EnvironmentWith(device);
@@ -90,7 +93,7 @@ absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest
   const int error =
       ::posix_spawnp(&pid, command[0].c_str(), settings.actions(), settings.attributes(),
                      SpawnPointers(command).data(), SpawnPointers(environment).data());
-  const bool ranked = request.ranks > 1;
+  const bool ranked = request.ranks > 1 && !wrapped;
   if (error != 0) {
     return ErrnoStatus(
         error, ranked ? "start ranks with (of Debian's openmpi-bin)" : "start worker", command[0]);

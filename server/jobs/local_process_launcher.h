@@ -19,20 +19,30 @@
 
 namespace lorsa::server {
 
-// Runs `worker_binary --bootstrap FILE` in a session of its own, so that no signal of the server's
-// terminal reaches it; with stdin from /dev/null, stdout and stderr appended to the log file, no
-// other descriptor, no blocked signal, and the server's environment. Several ranks are started by
-// mpirun, from the PATH; the process that is known is then mpirun's, whose death is that of all.
-// With devices, each launch sees one of them (device_pool.h).
+// What is started for an attempt.
+enum class WorkerProgram {
+  // `PROGRAM --bootstrap=FILE`, stdin from /dev/null. Several ranks are started by mpirun, from the
+  // PATH; the process that is known is then mpirun's, whose death is that of all.
+  kWorker,
+  // `PROGRAM RANKS`, stdin from the bootstrap file: runs the worker on another machine and lives as
+  // long as it does.
+  kWrapper,
+};
+
+// Runs the program in a session of its own, so that no signal of the server's terminal reaches it;
+// with stdout and stderr appended to the log file, no other descriptor, no blocked signal, and the
+// server's environment. With devices, each launch sees one of them (device_pool.h).
 class LocalProcessLauncher final : public Launcher {
  public:
   // Number of processes killed so far because memory ran out; nothing if it is not known.
   using KillCount = std::function<std::optional<int64_t>()>;
 
   explicit LocalProcessLauncher(
-      std::string worker_binary, std::vector<std::string> devices = {},
-      KillCount out_of_memory_kills = [] { return CountOutOfMemoryKills(); })
-      : worker_binary_(std::move(worker_binary)),
+      std::string program, std::vector<std::string> devices = {},
+      KillCount out_of_memory_kills = [] { return CountOutOfMemoryKills(); },
+      WorkerProgram kind = WorkerProgram::kWorker)
+      : program_(std::move(program)),
+        kind_(kind),
         out_of_memory_kills_(std::move(out_of_memory_kills)),
         devices_(std::move(devices)) {}
 
@@ -42,7 +52,8 @@ class LocalProcessLauncher final : public Launcher {
   void ReapAllBut(absl::Span<const ProcessIdentity> watched) override;
 
  private:
-  const std::string worker_binary_;
+  const std::string program_;
+  const WorkerProgram kind_;
   const KillCount out_of_memory_kills_;
   // Held while one is collected too: from then on its pid may be another child's.
   absl::Mutex mu_;

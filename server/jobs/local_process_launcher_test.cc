@@ -68,6 +68,18 @@ TEST_F(LocalProcessLauncherTest, PassesTheBootstrapFileAndAppendsOutputToTheLog)
   EXPECT_EQ(Log(), absl::StrCat("before\n--bootstrap=", Request().bootstrap_file, "\nerror\n"));
 }
 
+TEST_F(LocalProcessLauncherTest, AWrapperGetsTheBootstrapOnStdinAndTheRanksAsArgument) {
+  ASSERT_TRUE(WriteFileAtomically(fs_, Request().bootstrap_file, "the bootstrap\n").ok());
+  LocalProcessLauncher launcher(
+      Script("echo $# $1; cat"), {}, [] { return std::nullopt; }, WorkerProgram::kWrapper);
+  LaunchRequest request = Request();
+  request.ranks = 3;
+  const auto process = launcher.Launch(request);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ(AwaitEnd(launcher, *process).ending, "exited with status 0");
+  EXPECT_EQ(Log(), "1 3\nthe bootstrap\n");
+}
+
 TEST_F(LocalProcessLauncherTest, WithDevicesEachWorkerSeesOne) {
   ::setenv(kDeviceVariable, "of the server", 1);
   LocalProcessLauncher launcher(Script("echo \"<$CUDA_VISIBLE_DEVICES>\"; exec sleep 600"),

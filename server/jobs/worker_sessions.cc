@@ -23,6 +23,7 @@ constexpr size_t kMaxValuesPerPoint = 64;
 constexpr size_t kMaxValueNameBytes = 64;
 constexpr size_t kMaxConditionBytes = 64;
 constexpr size_t kMaxWarningBytes = 2048;
+constexpr size_t kMaxRollbacksBytes = 1 << 20;
 constexpr int64_t kMaxTimeSeconds = int64_t{1} << 33;  // The catalog keeps nanoseconds in 64 bits.
 
 absl::Status CheckPoint(const v1::MetricPoint& point) {
@@ -68,8 +69,8 @@ bool IsCurrent(const JobRecord& job, const AttemptKey& attempt) {
   return job.job.attempt() == attempt.attempt && HasWorker(job.job.state());
 }
 
-// ABORTED if the job is not STARTING any more.
-JobDecision HelloDecision(const AttemptKey& attempt, const v1::WorkerHello& hello) {
+// ABORTED if the job is not STARTING any more. `is_here`: the worker runs on this machine.
+JobDecision HelloDecision(const AttemptKey& attempt, const v1::WorkerHello& hello, bool is_here) {
   const ProcessIdentity self{hello.boot_id(), static_cast<pid_t>(hello.pid()), hello.start_ticks()};
   return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
     if (job.job.attempt() != attempt.attempt || job.job.state() != v1::JOB_STATE_STARTING) {
@@ -77,7 +78,7 @@ JobDecision HelloDecision(const AttemptKey& attempt, const v1::WorkerHello& hell
     }
     JobChange change{.state = v1::JOB_STATE_RUNNING, .startup_failures = 0};
     // Normally the launcher's word stands; a crash right after the launch lost it.
-    if (job.worker.pid == 0) change.worker = self;
+    if (job.worker.pid == 0 && is_here) change.worker = self;
     return change;
   };
 }
@@ -166,8 +167,8 @@ absl::StatusOr<JobRecord> WorkerSessions::BeginSession(const AttemptKey& attempt
                                                        const v1::WorkerHello& hello) {
   LORSA_ASSIGN_OR_RETURN(JobRecord job, env_.catalog.GetJob(attempt.job_id));
   if (IsCurrent(job, attempt) && job.job.state() == v1::JOB_STATE_STARTING) {
-    absl::StatusOr<JobRecord> running =
-        CommitChange(env_, attempt.job_id, HelloDecision(attempt, hello));
+    absl::StatusOr<JobRecord> running = CommitChange(
+        env_, attempt.job_id, HelloDecision(attempt, hello, options_.worker_endpoint.empty()));
     if (!absl::IsAborted(running.status())) return running;
     LORSA_ASSIGN_OR_RETURN(job, env_.catalog.GetJob(attempt.job_id));
   }
@@ -190,7 +191,23 @@ absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& jo
   if (!spec.initial_checkpoint().empty() && job.job.forked_from().empty()) {
     welcome.set_initial_checkpoint_folder(env_.layout.InitialCheckpointFolder(job.id));
   }
+  if (options_.worker_endpoint.empty()) return message;
+  const auto rollbacks = ReadFile(env_.fs, env_.layout.RollbacksFile(job.id), kMaxRollbacksBytes);
+  if (absl::IsNotFound(rollbacks.status())) return message;
+  LORSA_RETURN_IF_ERROR(rollbacks.status());
+  welcome.set_rollbacks(*rollbacks);
   return message;
+}
+
+absl::Status WorkerSessions::StoreRollbacks(const AttemptKey& attempt, absl::string_view contents) {
+  if (contents.empty() || contents.size() > kMaxRollbacksBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a list of rollbacks has 1 to ", kMaxRollbacksBytes, " bytes"));
+  }
+  absl::MutexLock lock(&rollbacks_mu_);
+  LORSA_ASSIGN_OR_RETURN(const JobRecord job, env_.catalog.GetJob(attempt.job_id));
+  if (!IsCurrent(job, attempt)) return StaleAttempt(attempt);
+  return WriteFileAtomically(env_.fs, env_.layout.RollbacksFile(attempt.job_id), contents);
 }
 
 absl::Status WorkerSessions::Handle(const AttemptKey& attempt, const v1::WorkerMessage& message,

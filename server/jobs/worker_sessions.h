@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/checkpoint_publisher.h"
@@ -40,6 +41,10 @@ class WorkerSessions final : public WorkerTokenVerifier {
   // The stream has ended, for whatever reason. The job goes on: the worker may come back.
   void Disconnected(const AttemptKey& attempt, const WorkerConnection* connection);
 
+  // Replaces the list of rollbacks of the attempt's job by what a worker that does not share the
+  // disk wrote; durable on OK. INVALID_ARGUMENT if it is too long; FAILED_PRECONDITION as above.
+  absl::Status StoreRollbacks(const AttemptKey& attempt, absl::string_view contents);
+
   // The one that owns all folders of checkpoints.
   CheckpointPublisher& publisher() { return publisher_; }
 
@@ -61,6 +66,7 @@ class WorkerSessions final : public WorkerTokenVerifier {
   LiveAttempts& live_;
   const std::function<void()> poke_;
   CheckpointPublisher publisher_;
+  absl::Mutex rollbacks_mu_;  // held while a list of rollbacks is written
 };
 
 }  // namespace lorsa::server

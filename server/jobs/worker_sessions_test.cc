@@ -8,6 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 using WorkerSessionsTest = JobsTest;
@@ -51,6 +52,64 @@ TEST_F(WorkerSessionsTest, OlderAttemptIsStaleInEveryWay) {
   EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
   EXPECT_THAT(catalog_->ListCheckpoints("demo").value(), SizeIs(0));
   EXPECT_FALSE(fs_.Exists(Layout().CheckpointFolder("demo", 10)).value());
+}
+
+TEST_F(WorkerSessionsTest, AWorkerElsewhereIsToldTheEndpointAndNoPath) {
+  options_.worker_endpoint = "gpu.example:7070";
+  Restart();
+  const FakeWorker worker = Run("demo");
+  EXPECT_EQ(worker.bootstrap.endpoint(), "gpu.example:7070");
+  EXPECT_EQ(worker.bootstrap.job(), "jobs/demo");
+  EXPECT_THAT(worker.bootstrap.DebugString(), Not(HasSubstr(folder_)));
+}
+
+TEST_F(WorkerSessionsTest, AWorkerElsewhereIsWelcomedWithTheRollbacks) {
+  options_.worker_endpoint = "gpu.example:7070";
+  Restart();
+  FakeWorker worker = Run("demo");
+  EXPECT_EQ(worker.connection->messages[0].welcome().rollbacks(), "");
+  ASSERT_TRUE(manager_->sessions().StoreRollbacks(worker.attempt, "the list").ok());
+  ASSERT_TRUE(Connect(worker).ok());
+  EXPECT_EQ(worker.connection->messages[0].welcome().rollbacks(), "the list");
+}
+
+TEST_F(WorkerSessionsTest, AnOlderAttemptStoresNoRollbacks) {
+  const FakeWorker stale = Run("demo");
+  launcher_.EndLast();
+  Poll();
+  const absl::Status status = manager_->sessions().StoreRollbacks(stale.attempt, "the list");
+  EXPECT_EQ(ReasonOf(status), "STALE_ATTEMPT");
+  EXPECT_FALSE(fs_.Exists(Layout().RollbacksFile("demo")).value());
+}
+
+// Its pid is another machine's; taken for one of this machine, the worker looked dead at once.
+TEST_F(WorkerSessionsTest, AWorkerElsewhereIsNoProcessHere) {
+  for (const std::string& endpoint : {std::string(), std::string("gpu.example:7070")}) {
+    options_.worker_endpoint = endpoint;
+    Restart();
+    const std::string id = endpoint.empty() ? "here" : "elsewhere";
+    Create(id);
+    // As left by a server that ended between the launch and the record of it.
+    ASSERT_TRUE(catalog_
+                    ->UpdateJob(id, now_,
+                                [&](const JobRecord&) -> absl::StatusOr<JobChange> {
+                                  return JobChange{.state = v1::JOB_STATE_STARTING,
+                                                   .new_attempt_token_sha256 = Sha256Hex(id)};
+                                })
+                    .ok());
+    v1::WorkerHello hello;
+    hello.set_pid(77);
+    ASSERT_TRUE(
+        manager_->sessions().Hello({id, 1}, hello, std::make_shared<FakeConnection>()).ok());
+    EXPECT_EQ(catalog_->GetJob(id)->worker.pid, endpoint.empty() ? 77 : 0);
+    manager_->sessions().Disconnected({id, 1}, nullptr);
+    ASSERT_TRUE(catalog_
+                    ->UpdateJob(id, now_,
+                                [](const JobRecord&) -> absl::StatusOr<JobChange> {
+                                  return JobChange{.state = v1::JOB_STATE_FAILED};
+                                })
+                    .ok());
+  }
 }
 
 TEST_F(WorkerSessionsTest, AttemptOfAnEndedJobIsStale) {

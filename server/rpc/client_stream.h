@@ -34,7 +34,8 @@ class StreamSink {
 };
 
 template <typename Request, typename Response>
-using SinkOpener = std::function<absl::StatusOr<std::unique_ptr<StreamSink<Request, Response>>>()>;
+using SinkOpener = std::function<absl::StatusOr<std::unique_ptr<StreamSink<Request, Response>>>(
+    const Caller& caller)>;
 
 // One call: a chain, open → read → handle → read → … → finish, of which one link exists at any
 // time. Owned by itself until OnDone and by the task under way.
@@ -83,7 +84,7 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   absl::Status OpenSink() {
     absl::StatusOr<Caller> caller = AdmitCall(runtime_, method_, *context_);
     if (!caller.ok()) return std::move(caller).status();
-    auto sink = open_();
+    auto sink = open_(*caller);
     if (!sink.ok()) return std::move(sink).status();
     sink_ = *std::move(sink);
     return absl::OkStatus();
@@ -120,8 +121,8 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   std::shared_ptr<ClientStream> self_;
 };
 
-// A client-streaming RPC: `open` is called on the executor once the caller is authorised, and
-// returns what handles the messages. `method` is a literal.
+// A client-streaming RPC: `open(caller)` is called on the executor once the caller is authorised,
+// and returns what handles the messages. `method` is a literal.
 template <typename Request, typename Response>
 grpc::ServerReadReactor<Request>* ServeClientStream(const CallRuntime& runtime,
                                                     absl::string_view method,

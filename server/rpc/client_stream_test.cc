@@ -57,7 +57,7 @@ class ClientStreams : public testing::Test {
     runtime_ = std::make_unique<CallRuntime>(CallRuntime{*executor_, *authorizer_});
     service_.runtime = runtime_.get();
     if (service_.open == nullptr) {
-      service_.open = [this] { return std::make_unique<Adder>(alive_); };
+      service_.open = [this](const Caller&) { return std::make_unique<Adder>(alive_); };
     }
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
@@ -123,7 +123,7 @@ TEST_F(ClientStreams, AClientThatLeavesReleasesTheSink) {
 
 TEST_F(ClientStreams, WithoutARuleNothingIsOpened) {
   bool opened = false;
-  service_.open = [&] {
+  service_.open = [&](const Caller&) {
     opened = true;
     return std::make_unique<Adder>(alive_);
   };

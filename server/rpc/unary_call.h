@@ -19,14 +19,14 @@ namespace lorsa::server {
 // which gRPC calls once, after Finish.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
-  using Handler = std::function<absl::Status()>;
+  using Handler = std::function<absl::Status(const Caller&)>;
 
   UnaryCall(const CallRuntime& runtime, absl::string_view method,
             grpc::CallbackServerContext* context, Handler handler) {
     runtime.executor.Schedule(
         [this, runtime, method, context, handler = std::move(handler)]() mutable {
-          absl::Status status = AdmitCall(runtime, method, *context).status();
-          if (status.ok()) status = handler();
+          const absl::StatusOr<Caller> caller = AdmitCall(runtime, method, *context);
+          const absl::Status status = caller.ok() ? handler(*caller) : caller.status();
           handler = nullptr;
           Finish(ToGrpcStatus(status));
         });
@@ -47,9 +47,23 @@ template <typename Request, typename Response, typename Handler>
 grpc::ServerUnaryReactor* ServeUnary(const CallRuntime& runtime, absl::string_view method,
                                      grpc::CallbackServerContext* context, const Request* request,
                                      Response* response, Handler handler) {
+  return new UnaryCall(
+      runtime, method, context,
+      [request, response, handler = std::move(handler)](const Caller&) mutable -> absl::Status {
+        return handler(*request, *response);
+      });
+}
+
+// The same for methods that only workers may call: `handler(attempt, request, response)`.
+template <typename Request, typename Response, typename Handler>
+grpc::ServerUnaryReactor* ServeWorkerUnary(const CallRuntime& runtime, absl::string_view method,
+                                           grpc::CallbackServerContext* context,
+                                           const Request* request, Response* response,
+                                           Handler handler) {
   return new UnaryCall(runtime, method, context,
-                       [request, response, handler = std::move(handler)]() mutable -> absl::Status {
-                         return handler(*request, *response);
+                       [request, response, handler = std::move(handler)](
+                           const Caller& caller) mutable -> absl::Status {
+                         return handler(*caller.worker, *request, *response);
                        });
 }
 

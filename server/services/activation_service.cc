@@ -326,12 +326,14 @@ absl::Status ActivationService::Delete(const v1::DeleteActivationSetRequest& req
 grpc::ServerReadReactor<v1::UploadShardRequest>* ActivationService::UploadShard(
     grpc::CallbackServerContext* context, v1::UploadedFile* response) {
   return ServeClientStream<v1::UploadShardRequest, v1::UploadedFile>(
-      env_.runtime, "lorsa.v1.ActivationService.UploadShard", context, response, [this] {
-        return MakeUploadSink([this](const v1::UploadStart& start) { return Receive(start); });
+      env_.runtime, "lorsa.v1.ActivationService.UploadShard", context, response,
+      [this](const Caller&) {
+        return std::make_unique<UploadSink<v1::UploadShardRequest>>(
+            [this](const v1::UploadShardRequest& first) { return Receive(first.start()); });
       });
 }
 
-absl::StatusOr<std::unique_ptr<SetUploads::Sink>> ActivationService::Receive(
+absl::StatusOr<std::unique_ptr<FileReceiver>> ActivationService::Receive(
     const v1::UploadStart& start) {
   LORSA_RETURN_IF_ERROR(CheckUploadStart(start));
   const std::string& id = start.activation_set_id();

@@ -103,7 +103,7 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
                           v1::ActivationSet& response);
   absl::Status Delete(const v1::DeleteActivationSetRequest& request);
   // What UploadShard does with the message that names the file.
-  absl::StatusOr<std::unique_ptr<SetUploads::Sink>> Receive(const v1::UploadStart& start);
+  absl::StatusOr<std::unique_ptr<FileReceiver>> Receive(const v1::UploadStart& start);
   // FAILED_PRECONDITION (SET_QUARANTINED), and jobs that began to train on it since are paused.
   absl::Status RefuseIfQuarantined(const v1::ActivationSet& set);
   // `status`, after the set was quarantined if that says that it is damaged.

@@ -70,7 +70,10 @@ class EveryMethodTest : public ServicesTest {
                       .layout = *layout_,
                       .planning = {.now = absl::Now}}),
         metrics_(denied_, *catalog_, watchers_),
-        workers_(denied_, jobs_.sessions()) {
+        workers_({.control = denied_,
+                  .data = denied_,
+                  .sessions = jobs_.sessions(),
+                  .uploads = staged_uploads_}) {
     Serve({&info_, &activations_, &checkpoints_, &job_service_, &metrics_, &workers_});
   }
   void TearDown() override { StopServing(); }
@@ -99,6 +102,7 @@ class EveryMethodTest : public ServicesTest {
   JobManager jobs_;
   SetQuarantine quarantine_{*catalog_, inspector_, absl::Now, [](const auto&, const auto&) {}};
   SetUploads uploads_{fs_, folder_, 0};
+  StagedUploads staged_uploads_{*catalog_, fs_, *layout_, 0};
   ServerConditions conditions_{absl::Now};
   ServerInfoService info_;
   ActivationService activations_;
@@ -120,7 +124,7 @@ TEST_F(EveryMethodTest, IsAuthorisedUnderItsOwnNameFirst) {
     EXPECT_THAT(deny_.Take(), testing::ElementsAre(name));
     ++methods;
   }
-  EXPECT_EQ(methods, 36);
+  EXPECT_EQ(methods, 39);
 }
 
 }  // namespace

@@ -83,7 +83,11 @@ class JobServicesTest : public JobsTest {
                                 return estimate;
                               }}}),
         metric_service_(runtime_, *catalog_, hub_),
-        worker_service_(runtime_, manager_->sessions()) {
+        staged_uploads_(*catalog_, fs_, Layout(), /*disk_reserve_bytes=*/0),
+        worker_service_({.control = runtime_,
+                         .data = runtime_,
+                         .sessions = manager_->sessions(),
+                         .uploads = staged_uploads_}) {
     v1::ActivationSet set;
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
         R"pb(
@@ -171,6 +175,7 @@ class JobServicesTest : public JobsTest {
   CallRuntime runtime_;
   JobService job_service_;
   MetricService metric_service_;
+  StagedUploads staged_uploads_;
   WorkerService worker_service_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -6,6 +6,8 @@
 #include "absl/status/status.h"
 #include "base/status_macros.h"
 #include "server/rpc/bidi_stream.h"
+#include "server/rpc/client_stream.h"
+#include "server/rpc/unary_call.h"
 
 namespace lorsa::server {
 namespace {
@@ -40,11 +42,44 @@ class SessionHandler final : public BidiHandler<v1::WorkerMessage> {
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* WorkerService::Session(
     grpc::CallbackServerContext* context) {
   return ServeBidi<v1::WorkerMessage, v1::ServerMessage>(
-      runtime_, "lorsa.v1.WorkerService.Session", context,
+      env_.control, "lorsa.v1.WorkerService.Session", context,
       [this](const Caller& caller, std::shared_ptr<WorkerConnection> connection)
           -> absl::StatusOr<std::unique_ptr<BidiHandler<v1::WorkerMessage>>> {
-        return std::make_unique<SessionHandler>(sessions_, *caller.worker, std::move(connection));
+        return std::make_unique<SessionHandler>(env_.sessions, *caller.worker,
+                                                std::move(connection));
       });
+}
+
+grpc::ServerReadReactor<v1::UploadStagedFileRequest>* WorkerService::UploadStagedFile(
+    grpc::CallbackServerContext* context, v1::UploadedFile* response) {
+  return ServeClientStream<v1::UploadStagedFileRequest, v1::UploadedFile>(
+      env_.data, "lorsa.v1.WorkerService.UploadStagedFile", context, response,
+      [this](const Caller& caller) {
+        return std::make_unique<UploadSink<v1::UploadStagedFileRequest>>(
+            [this, attempt = *caller.worker](const v1::UploadStagedFileRequest& first) {
+              return env_.uploads.Receive(attempt, first.start());
+            });
+      });
+}
+
+grpc::ServerUnaryReactor* WorkerService::GetStagedUpload(grpc::CallbackServerContext* context,
+                                                         const v1::GetStagedUploadRequest* request,
+                                                         v1::Upload* response) {
+  return ServeWorkerUnary(
+      env_.data, "lorsa.v1.WorkerService.GetStagedUpload", context, request, response,
+      [this](const AttemptKey& attempt, const auto& request, auto& response) -> absl::Status {
+        LORSA_ASSIGN_OR_RETURN(response, env_.uploads.Describe(attempt, request.folder()));
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerUnaryReactor* WorkerService::StoreRollbacks(grpc::CallbackServerContext* context,
+                                                        const v1::StoreRollbacksRequest* request,
+                                                        google::protobuf::Empty* response) {
+  return ServeWorkerUnary(env_.data, "lorsa.v1.WorkerService.StoreRollbacks", context, request,
+                          response, [this](const AttemptKey& attempt, const auto& request, auto&) {
+                            return env_.sessions.StoreRollbacks(attempt, request.contents());
+                          });
 }
 
 }  // namespace lorsa::server

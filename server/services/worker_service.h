@@ -5,21 +5,35 @@
 #include "lorsa/v1/worker_service.grpc.pb.h"
 #include "server/jobs/worker_sessions.h"
 #include "server/rpc/call_runtime.h"
+#include "server/services/staged_uploads.h"
 
 namespace lorsa::server {
 
+struct WorkerServiceEnvironment {
+  CallRuntime control;  // for what must not wait for uploads
+  CallRuntime data;
+  WorkerSessions& sessions;
+  StagedUploads& uploads;
+};
+
 class WorkerService final : public v1::WorkerService::CallbackService {
  public:
-  // Both outlive the service; the service outlives the gRPC server.
-  WorkerService(const CallRuntime& runtime, WorkerSessions& sessions)
-      : runtime_(runtime), sessions_(sessions) {}
+  // All of the environment outlives the service; the service outlives the gRPC server.
+  explicit WorkerService(const WorkerServiceEnvironment& environment) : env_(environment) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* Session(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerReadReactor<v1::UploadStagedFileRequest>* UploadStagedFile(
+      grpc::CallbackServerContext* context, v1::UploadedFile* response) override;
+  grpc::ServerUnaryReactor* GetStagedUpload(grpc::CallbackServerContext* context,
+                                            const v1::GetStagedUploadRequest* request,
+                                            v1::Upload* response) override;
+  grpc::ServerUnaryReactor* StoreRollbacks(grpc::CallbackServerContext* context,
+                                           const v1::StoreRollbacksRequest* request,
+                                           google::protobuf::Empty* response) override;
 
  private:
-  const CallRuntime runtime_;
-  WorkerSessions& sessions_;
+  const WorkerServiceEnvironment env_;
 };
 
 }  // namespace lorsa::server

@@ -5,8 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "trainer/train/checkpoint_writer.h"
 
 namespace lorsa::trainer {
+namespace {
+
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status);
+}
+
+}  // namespace
 
 bool IsScheduled(const TrainConfig& config, const TrainingCounts& counts) {
   return config.checkpoint_is_due(counts.step) &&
@@ -47,17 +55,13 @@ absl::StatusOr<TrainingState> CheckpointHistory::Find(int64_t before_step, const
                                                       at::Device device) {
   for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) {
     if (StepOfCheckpointFolder(*folder) >= before_step) continue;
-    absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(host_.file_system(), *folder, device);
+    const absl::StatusOr<std::string> here = Fetch(*folder);
+    if (!here.ok() && !IsDamage(here.status())) return here.status();
+    absl::StatusOr<Checkpoint> checkpoint = here.ok()
+                                                ? ReadCheckpoint(host_.file_system(), *here, device)
+                                                : absl::StatusOr<Checkpoint>(here.status());
     if (!checkpoint.ok()) {
-      const std::string why =
-          absl::StrCat("A checkpoint is not used: ", checkpoint.status().message());
-      const bool damaged =
-          absl::IsDataLoss(checkpoint.status()) || absl::IsNotFound(checkpoint.status());
-      if (damaged) {
-        host_.ReportDamagedCheckpoint(StepOfCheckpointFolder(*folder), why);
-      } else {
-        host_.ReportWarning(why);
-      }
+      PassOver(*folder, checkpoint.status());
       continue;
     }
     if (!fits(checkpoint->state.counts)) continue;
@@ -65,6 +69,21 @@ absl::StatusOr<TrainingState> CheckpointHistory::Find(int64_t before_step, const
     return std::move(checkpoint->state);
   }
   return absl::NotFoundError("There is no checkpoint to go on from.");
+}
+
+absl::StatusOr<std::string> CheckpointHistory::Fetch(const std::string& folder) {
+  std::string here;
+  LORSA_RETURN_IF_ERROR(WaitForSpace(host_, [&]() -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(here, host_.FetchCheckpoint(folder));
+    return absl::OkStatus();
+  }));
+  return here;
+}
+
+void CheckpointHistory::PassOver(const std::string& folder, const absl::Status& why) {
+  const std::string message = absl::StrCat("A checkpoint is not used: ", why.message());
+  if (!IsDamage(why)) return host_.ReportWarning(message);
+  host_.ReportDamagedCheckpoint(StepOfCheckpointFolder(folder), message);
 }
 
 absl::Status CheckpointHistory::CheckConfiguration(const std::string& folder,

@@ -35,8 +35,8 @@ class CheckpointHistory {
 
   // The state of the newest checkpoint that verifies and is of the history that `rollbacks` tells;
   // NOT_FOUND if there is no such. Warns about those that do not verify. FAILED_PRECONDITION if it
-  // is of another configuration. Its counts have the longer of its own list of rollbacks and
-  // `rollbacks`.
+  // is of another configuration; what else RunHost::FetchCheckpoint returned. Its counts have the
+  // longer of its own list of rollbacks and `rollbacks`.
   absl::StatusOr<TrainingState> Newest(const Rollbacks& rollbacks, at::Device device);
 
   // The same for scheduled checkpoints before `step`.
@@ -46,6 +46,10 @@ class CheckpointHistory {
  private:
   using Filter = std::function<bool(const TrainingCounts&)>;
   absl::StatusOr<TrainingState> Find(int64_t before_step, const Filter& fits, at::Device device);
+  // RunHost::FetchCheckpoint, again and again while the disk is full.
+  absl::StatusOr<std::string> Fetch(const std::string& folder);
+  // Warns that a checkpoint is not used, and why.
+  void PassOver(const std::string& folder, const absl::Status& why);
   absl::Status CheckConfiguration(const std::string& folder, const Checkpoint& checkpoint);
 
   const TrainConfig& config_;

@@ -112,9 +112,16 @@ class RunHost {
   // RESOURCE_EXHAUSTED (no space) makes the run wait and try again, CANCELLED makes it look at
   // stop_requested; any other error ends it.
   virtual absl::StatusOr<std::string> PublishCheckpoint(const StagedCheckpoint& checkpoint) = 0;
+  // Makes a published checkpoint, named by its folder, readable on this machine: where it can be
+  // read until the next call. NOT_FOUND or DATA_LOSS if it is not there whole any more;
+  // RESOURCE_EXHAUSTED and CANCELLED as above.
+  virtual absl::StatusOr<std::string> FetchCheckpoint(const std::string& folder) { return folder; }
 
   // Where the run keeps its list of rollbacks (rollback.h): a file that outlives an attempt.
   virtual std::string rollbacks_file() = 0;
+  // Called when that file was written, before the run goes on by it: makes it outlive this machine.
+  // RESOURCE_EXHAUSTED and CANCELLED as above.
+  virtual absl::Status KeepRollbacks() { return absl::OkStatus(); }
 
   // Polled after each step, during evaluations and while waiting. Once not kNone it may only
   // become kCancel.

@@ -49,6 +49,32 @@ TEST_F(TrainingForkTest, GoesBeyondTheEndOfTheOtherAndIsRefittedAtItsOwn) {
   EXPECT_TRUE(ReadCheckpoint(fs_, host.CheckpointFolder(40), at::kCPU)->state.counts.refitted);
 }
 
+// Where a checkpoint comes from another machine, one that cannot be had just now is no damaged one.
+TEST_F(TrainingForkTest, DoesNotPassOverACheckpointThatCannotBeFetched) {
+  const FakeHost other = RunOther();
+  FakeHost host = NewHost("fork");
+  host.on_fetch = [](const std::string&) { return absl::FailedPreconditionError("cut off"); };
+  const auto status = RunTraining(config_, host, other.CheckpointFolders()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(host.published, IsEmpty());
+  EXPECT_THAT(host.damaged, IsEmpty());
+}
+
+TEST_F(TrainingForkTest, WaitsForRoomToFetchAndPassesOverWhatIsGone) {
+  const FakeHost other = RunOther();
+  FakeHost host = NewHost("fork");
+  int tries = 0;
+  host.on_fetch = [&](const std::string& folder) {
+    if (folder == other.CheckpointFolder(20)) return absl::NotFoundError("deleted meanwhile");
+    return ++tries < 3 ? absl::ResourceExhaustedError("full") : absl::OkStatus();
+  };
+  const auto outcome = RunTraining(config_, host, other.CheckpointFolders());
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(tries, 3);
+  EXPECT_THAT(host.damaged, testing::ElementsAre(20));
+  EXPECT_EQ(host.Points(MetricKind::kTraining).front().step, 16);
+}
+
 TEST_F(TrainingForkTest, DoesNotBeginAnewWithoutItsCheckpoint) {
   FakeHost host = NewHost("fork");
   const auto status = RunTraining(config_, host, {}, {.first_step = 10}).status();

@@ -219,6 +219,20 @@ TEST_F(TrainingRollbackTest, KilledAroundTheWriteOfTheRollbackItEndsWithTheSameB
   }
 }
 
+TEST_F(TrainingRollbackTest, TheHostKeepsTheListBeforeTheRunGoesOnByIt) {
+  FakeHost host = NewHost("a");
+  size_t points = 0;
+  host.on_keep_rollbacks = [&] {
+    EXPECT_TRUE(fs_.Exists(host.rollbacks_file()).value());
+    points = host.Points(MetricKind::kTraining).size();
+    return absl::FailedPreconditionError("cut off");
+  };
+  const absl::Status status = Run(host, PoisonSteps({13}, Poison::kLoss)).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(points, 12);
+  EXPECT_EQ(host.Points(MetricKind::kTraining).size(), points);
+}
+
 TEST_F(TrainingRollbackTest, ADamagedListOfRollbacksEndsTheRunByName) {
   FakeHost host = NewHost("a");
   ASSERT_TRUE(WriteFileAtomically(fs_, host.rollbacks_file(), "{").ok());

@@ -339,7 +339,8 @@ class TrainingRun {
     state->counts.rollbacks = state_.counts.rollbacks;
     GoOnFrom(*std::move(state));
     LORSA_RETURN_IF_ERROR(WaitForSpace(host_, [&] {  // 3
-      return WriteRollbacks(host_.file_system(), host_.rollbacks_file(), rollbacks);
+      LORSA_RETURN_IF_ERROR(WriteRollbacks(host_.file_system(), host_.rollbacks_file(), rollbacks));
+      return host_.KeepRollbacks();
     }));
     state_.counts.rollbacks = std::move(rollbacks);
     host_.ReportWarning(absl::StrCat(

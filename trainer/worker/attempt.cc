@@ -1,6 +1,8 @@
 // The end of an attempt:
 //   1. the run has published its last checkpoint, if it owes one
-//   2. the outcome goes to the outcome file, atomically: it counts even if no server is there
+//   2. the outcome goes to the outcome file, atomically: it counts even if no server is there. A
+//      worker that does not share the server's disk has no such file, and waits in 3 until the
+//      session gives up
 //   3. the session delivers what metrics are left, then the outcome; the server records it
 //   4. the process exits
 // A crash before 2 is a lost worker: the server starts the next attempt.
@@ -8,6 +10,8 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <iostream>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,6 +20,7 @@
 #include "base/status_macros.h"
 #include "spdlog/spdlog.h"
 #include "trainer/train/training_run.h"
+#include "trainer/worker/attempt_folder.h"
 #include "trainer/worker/config_from_spec.h"
 #include "trainer/worker/messages.h"
 #include "trainer/worker/remote_host.h"
@@ -26,11 +31,22 @@
 namespace lorsa::worker {
 namespace {
 
+constexpr char kStdin[] = "-";
 constexpr uint64_t kMaxBootstrapBytes = 64 << 10;
 constexpr absl::Duration kFinishTimeout = absl::Seconds(60);
 
+absl::StatusOr<std::string> ReadStdin() {
+  std::string text(kMaxBootstrapBytes, '\0');
+  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(std::cin.gcount()));
+  if (std::cin.eof()) return text;
+  return absl::InvalidArgumentError(
+      absl::StrCat("stdin holds more than a WorkerBootstrap of ", kMaxBootstrapBytes, " bytes"));
+}
+
 absl::StatusOr<v1::WorkerBootstrap> ReadBootstrap(FileSystem& fs, const std::string& path) {
-  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, kMaxBootstrapBytes));
+  LORSA_ASSIGN_OR_RETURN(const std::string text,
+                         path == kStdin ? ReadStdin() : ReadFile(fs, path, kMaxBootstrapBytes));
   v1::WorkerBootstrap bootstrap;
   if (!google::protobuf::TextFormat::ParseFromString(text, &bootstrap)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -39,6 +55,15 @@ absl::StatusOr<v1::WorkerBootstrap> ReadBootstrap(FileSystem& fs, const std::str
         "without a server"));
   }
   return bootstrap;
+}
+
+absl::Status CheckScratch(const v1::WorkerBootstrap& bootstrap, const AttemptOptions& options) {
+  const bool shares_disk = bootstrap.endpoint().empty();
+  if (shares_disk == options.scratch_folder.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      shares_disk ? "this attempt shares the disk of its server: leave --scratch out"
+                  : "this attempt does not share the disk of its server: name a folder of this "
+                    "machine with --scratch");
 }
 
 // What the run came to, as the server is to record it; an error if this attempt has nothing to say
@@ -70,6 +95,22 @@ absl::StatusOr<trainer::RunOutcome> Train(const v1::Welcome& welcome, RemoteHost
                                .initial_checkpoint = welcome.initial_checkpoint_folder()});
 }
 
+// The attempt's folder on this machine; null if it shares the server's disk, where its staging
+// folder is then made.
+absl::StatusOr<std::unique_ptr<AttemptFolder>> PrepareFolder(FileSystem& fs,
+                                                             const std::string& scratch,
+                                                             const v1::WorkerBootstrap& bootstrap) {
+  if (!scratch.empty()) return AttemptFolder::Create(fs, scratch, bootstrap);
+  LORSA_RETURN_IF_ERROR(fs.CreateDirectories(bootstrap.staging_folder()));
+  return nullptr;
+}
+
+absl::Status TakeRollbacks(FileSystem& fs, const v1::Welcome& welcome,
+                           const AttemptFolder& folder) {
+  if (welcome.rollbacks().empty()) return absl::OkStatus();
+  return WriteFileAtomically(fs, folder.rollbacks_file(), welcome.rollbacks());
+}
+
 absl::Status WriteOutcome(FileSystem& fs, const std::string& path,
                           const v1::WorkerOutcome& outcome) {
   std::string text;
@@ -79,22 +120,27 @@ absl::Status WriteOutcome(FileSystem& fs, const std::string& path,
 
 }  // namespace
 
-absl::Status RunAttempt(FileSystem& fs, const std::string& bootstrap_file,
+absl::Status RunAttempt(FileSystem& fs, const AttemptOptions& options,
                         const std::atomic<bool>& stop, LeadingRank& leader) {
-  LORSA_ASSIGN_OR_RETURN(const v1::WorkerBootstrap bootstrap, ReadBootstrap(fs, bootstrap_file));
+  LORSA_ASSIGN_OR_RETURN(const v1::WorkerBootstrap bootstrap,
+                         ReadBootstrap(fs, options.bootstrap_file));
+  LORSA_RETURN_IF_ERROR(CheckScratch(bootstrap, options));
   LORSA_ASSIGN_OR_RETURN(ProcessIdentity self, IdentifySelf());
-  LORSA_RETURN_IF_ERROR(fs.CreateDirectories(bootstrap.staging_folder()));
+  LORSA_ASSIGN_OR_RETURN(const std::unique_ptr<AttemptFolder> folder,
+                         PrepareFolder(fs, options.scratch_folder, bootstrap));
   SetLogPattern(absl::StrCat("job=", bootstrap.job(), " attempt=", bootstrap.attempt()));
   spdlog::info("event=worker_start");
   ServerChannel channel(fs, bootstrap);
   ServerSession session(channel, std::move(self));
   LORSA_ASSIGN_OR_RETURN(const v1::Welcome welcome, session.Start());
-  RemoteHost host(fs, channel, session, welcome, stop);
+  if (folder != nullptr) LORSA_RETURN_IF_ERROR(TakeRollbacks(fs, welcome, *folder));
+  RemoteHost host(fs, channel, session, welcome, folder.get(), stop);
   const absl::StatusOr<trainer::RunOutcome> result = Train(welcome, host, leader);
   LORSA_ASSIGN_OR_RETURN(const v1::WorkerOutcome outcome, Conclude(result, session.status()));
   spdlog::info("event=worker_end outcome={} message=\"{}\"",
                v1::WorkerOutcome::Kind_Name(outcome.kind()), outcome.message());
   if (result.ok()) LogTaken(*result);
+  if (folder != nullptr) return session.Finish(outcome, absl::InfiniteDuration());   // 3
   const absl::Status written = WriteOutcome(fs, bootstrap.outcome_file(), outcome);  // 2
   const absl::Status finished = session.Finish(outcome, kFinishTimeout);             // 3
   return finished.ok() ? absl::OkStatus() : written;

@@ -11,11 +11,18 @@
 
 namespace lorsa::worker {
 
-// Runs the attempt that `bootstrap_file` describes, with the ranks that `leader` leads. `stop`, set
-// from outside, makes it checkpoint and end as if the server drained. OK if its outcome, whichever
-// it was, was recorded by the server or at least left in the outcome file; an error if this attempt
-// is stale or could not begin.
-absl::Status RunAttempt(FileSystem& fs, const std::string& bootstrap_file,
+struct AttemptOptions {
+  std::string bootstrap_file;  // "-" = stdin
+  // Folder of this machine for the files of an attempt that does not share the server's disk; empty
+  // for one that does.
+  std::string scratch_folder;
+};
+
+// Runs the attempt that the bootstrap file describes, with the ranks that `leader` leads. `stop`,
+// set from outside, makes it checkpoint and end as if the server drained. OK if its outcome,
+// whichever it was, was recorded by the server or at least left in the outcome file; an error if
+// this attempt is stale or could not begin.
+absl::Status RunAttempt(FileSystem& fs, const AttemptOptions& options,
                         const std::atomic<bool>& stop, LeadingRank& leader);
 
 }  // namespace lorsa::worker

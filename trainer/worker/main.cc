@@ -55,10 +55,14 @@ int main(int argc, char** argv) {
       "  echo 'activation_set: \"mine\" expansion_factor: 8 top_k: 64' > spec.textproto\n"
       "  lorsa-worker --standalone spec.textproto --set sets/mine --out run\n"
       "  mpirun -n 2 lorsa-worker …   the same, with the sequences of each step shared");
-  std::string bootstrap_file;
+  lorsa::worker::AttemptOptions attempt;
   lorsa::worker::StandaloneOptions standalone;
-  auto* bootstrap =
-      app.add_option("--bootstrap", bootstrap_file, "File that lorsad wrote for this attempt");
+  auto* bootstrap = app.add_option("--bootstrap", attempt.bootstrap_file,
+                                   "File that lorsad wrote for this attempt; - = standard input");
+  app.add_option("--scratch", attempt.scratch_folder,
+                 "Folder of this machine for the files of an attempt whose server keeps its files "
+                 "on another (worker_wrapper of lorsad)")
+      ->needs(bootstrap);
   auto* alone =
       app.add_option("--standalone", standalone.spec,
                      "Train without a server: a TrainingSpec (textproto or JSON), its file, or -");
@@ -84,7 +88,7 @@ int main(int argc, char** argv) {
   // Ranks under lorsad hear from it when to stop. A signal there comes from mpirun, which ends them
   // because one has died; that is no stop in good order.
   std::optional<lorsa::worker::StopSignals> signals;
-  if (bootstrap_file.empty() || !shared) signals.emplace();
+  if (attempt.bootstrap_file.empty() || !shared) signals.emplace();
   const std::atomic<bool> never = false;
   const std::atomic<bool>& stop = signals ? signals->requested() : never;
 
@@ -96,8 +100,8 @@ int main(int argc, char** argv) {
   }
   lorsa::PosixFileSystem fs;
   lorsa::worker::LeadingRank leader(communicator.get());
-  if (!bootstrap_file.empty()) {
-    const absl::Status status = lorsa::worker::RunAttempt(fs, bootstrap_file, stop, leader);
+  if (!attempt.bootstrap_file.empty()) {
+    const absl::Status status = lorsa::worker::RunAttempt(fs, attempt, stop, leader);
     return status.ok() ? 0 : Failed(status);
   }
   const absl::StatusOr<Outcome> outcome = RunAlone(fs, standalone, stop, leader);

@@ -4,8 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/crc32c.h"
-#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "lorsa/v1/activation_service.grpc.pb.h"
 #include "spdlog/spdlog.h"
@@ -16,28 +14,29 @@ namespace lorsa::worker {
 namespace {
 
 constexpr absl::Duration kStopPollInterval = absl::Milliseconds(200);
-
-// Writes the chunks of one file, each checked, and the whole checked at the end.
-absl::Status ReceiveFile(grpc::ClientReader<v1::FileChunk>& reader, WritableFile& file) {
-  v1::FileChunk chunk;
-  Sha256 hash;
-  int64_t received = 0;
-  while (reader.Read(&chunk)) {
-    if (chunk.offset() != received || Crc32c(chunk.data()) != chunk.crc32c()) {
-      return absl::DataLossError(absl::StrCat("a chunk at byte ", received, " arrived damaged"));
-    }
-    LORSA_RETURN_IF_ERROR(file.Append(chunk.data()));
-    hash.Update(chunk.data());
-    received += static_cast<int64_t>(chunk.data().size());
-  }
-  LORSA_RETURN_IF_ERROR(FromGrpc(reader.Finish()));
-  if (received != chunk.file_size() || hash.HexDigest() != chunk.file_sha256()) {
-    return absl::DataLossError("the file arrived with another size or sha256 than was announced");
-  }
-  return absl::OkStatus();
-}
+constexpr uint64_t kMaxRollbacksBytes = 1 << 20;
 
 }  // namespace
+
+RemoteHost::RemoteHost(FileSystem& fs, ServerChannel& channel, ServerSession& session,
+                       v1::Welcome welcome, const AttemptFolder* folder,
+                       const std::atomic<bool>& stop)
+    : fs_(fs),
+      channel_(channel),
+      session_(session),
+      welcome_(std::move(welcome)),
+      folder_(folder),
+      stop_(stop),
+      transfer_(fs, channel, [this] { return stop_requested() == trainer::StopRequest::kCancel; }) {
+}
+
+std::string RemoteHost::staging_folder() {
+  return folder_ == nullptr ? channel_.bootstrap().staging_folder() : folder_->staging_folder();
+}
+
+std::string RemoteHost::rollbacks_file() {
+  return folder_ == nullptr ? channel_.bootstrap().rollbacks_file() : folder_->rollbacks_file();
+}
 
 std::unique_ptr<trainer::SequenceSource> RemoteHost::Open(v1::SequenceSubset subset, int64_t cursor,
                                                           int64_t end) {
@@ -71,8 +70,6 @@ absl::StatusOr<std::string> RemoteHost::LoadAttentionWeights() {
     status = FetchAttentionWeights(path);
   }
   if (IsTransient(status)) return absl::CancelledError(status.message());
-  // The server's word for a file that is gone or no longer the one that was registered.
-  if (absl::IsAborted(status)) return absl::DataLossError(status.message());
   LORSA_RETURN_IF_ERROR(status);
   return path;
 }
@@ -85,13 +82,11 @@ absl::Status RemoteHost::FetchAttentionWeights(const std::string& path) {
   request.set_name(welcome_.activation_set().name());
   const auto stub = v1::ActivationService::NewStub(channel);
   const auto reader = stub->ReadAttentionWeights(&context, request);
-  LORSA_ASSIGN_OR_RETURN(const auto file, fs_.Create(path));
-  if (absl::Status status = ReceiveFile(*reader, *file); !status.ok()) {
-    context.TryCancel();
-    return absl::Status(status.code(),
-                        absl::StrCat("reading the attention weights: ", status.message()));
-  }
-  return file->Close();
+  LORSA_ASSIGN_OR_RETURN(const auto download, Download::Create(fs_, path));
+  const absl::Status status = download->Receive(context, *reader);
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("reading the attention weights: ", status.message()));
 }
 
 void RemoteHost::ReportMetrics(const trainer::MetricPoint& point) {
@@ -125,6 +120,7 @@ void RemoteHost::ReportDamagedCheckpoint(int64_t step, absl::string_view why) {
 
 absl::StatusOr<std::string> RemoteHost::PublishCheckpoint(
     const trainer::StagedCheckpoint& checkpoint) {
+  if (folder_ != nullptr) LORSA_RETURN_IF_ERROR(transfer_.SendCheckpoint(checkpoint.path));
   v1::CheckpointStaged staged;
   staged.set_folder(checkpoint.folder);
   staged.set_step(checkpoint.step);
@@ -133,7 +129,29 @@ absl::StatusOr<std::string> RemoteHost::PublishCheckpoint(
   if (checkpoint.fvu.has_value()) staged.set_fvu(*checkpoint.fvu);
   staged.set_scheduled(checkpoint.scheduled);
   LORSA_RETURN_IF_ERROR(session_.PublishCheckpoint(std::move(staged)));
-  return JoinPath(channel_.bootstrap().checkpoints_folder(), checkpoint.folder);
+  if (folder_ == nullptr) {
+    return JoinPath(channel_.bootstrap().checkpoints_folder(), checkpoint.folder);
+  }
+  // The server has it; what stays here would only take room.
+  fs_.RemoveAll(checkpoint.path).IgnoreError();
+  return checkpoint.folder;
+}
+
+absl::StatusOr<std::string> RemoteHost::FetchCheckpoint(const std::string& folder) {
+  if (folder_ == nullptr) return folder;
+  const std::string id = folder.substr(folder.rfind('/') + 1);
+  const std::string path = JoinPath(folder_->fetched_folder(), id);
+  LORSA_RETURN_IF_ERROR(fs_.RemoveAll(folder_->fetched_folder()));
+  LORSA_RETURN_IF_ERROR(transfer_.FetchCheckpoint(
+      absl::StrCat(channel_.bootstrap().job(), "/checkpoints/", id), path));
+  return path;
+}
+
+absl::Status RemoteHost::KeepRollbacks() {
+  if (folder_ == nullptr) return absl::OkStatus();
+  LORSA_ASSIGN_OR_RETURN(const std::string contents,
+                         ReadFile(fs_, rollbacks_file(), kMaxRollbacksBytes));
+  return transfer_.SendRollbacks(contents);
 }
 
 trainer::StopRequest RemoteHost::stop_requested() {

@@ -1,5 +1,5 @@
 // A run's world when lorsad is on the other side: data by StreamSequences, reports and checkpoints
-// through the session.
+// through the session, and files, where the disk is not shared, by FileTransfer.
 #ifndef LORSA_TRAINER_WORKER_REMOTE_HOST_H_
 #define LORSA_TRAINER_WORKER_REMOTE_HOST_H_
 
@@ -10,6 +10,8 @@
 #include "base/file_system.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "trainer/train/run_host.h"
+#include "trainer/worker/attempt_folder.h"
+#include "trainer/worker/file_transfer.h"
 #include "trainer/worker/server_channel.h"
 #include "trainer/worker/server_session.h"
 
@@ -18,9 +20,9 @@ namespace lorsa::worker {
 class RemoteHost final : public trainer::RunHost {
  public:
   // All references outlive the host. `stop` is set from outside (a signal) and counts as a drain.
+  // `folder` is that of an attempt that does not share the server's disk; null if it does.
   RemoteHost(FileSystem& fs, ServerChannel& channel, ServerSession& session, v1::Welcome welcome,
-             const std::atomic<bool>& stop)
-      : fs_(fs), channel_(channel), session_(session), welcome_(std::move(welcome)), stop_(stop) {}
+             const AttemptFolder* folder, const std::atomic<bool>& stop);
 
   absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> OpenTraining(int64_t cursor) override;
   absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> OpenHeldOut() override;
@@ -32,10 +34,12 @@ class RemoteHost final : public trainer::RunHost {
   void ReportWarning(absl::string_view message) override;
   void ReportDamagedCheckpoint(int64_t step, absl::string_view why) override;
 
-  std::string staging_folder() override { return channel_.bootstrap().staging_folder(); }
+  std::string staging_folder() override;
   absl::StatusOr<std::string> PublishCheckpoint(
       const trainer::StagedCheckpoint& checkpoint) override;
-  std::string rollbacks_file() override { return channel_.bootstrap().rollbacks_file(); }
+  absl::StatusOr<std::string> FetchCheckpoint(const std::string& folder) override;
+  std::string rollbacks_file() override;
+  absl::Status KeepRollbacks() override;
 
   // A session that ended counts as kCancel: nothing of this attempt can be published any more.
   trainer::StopRequest stop_requested() override;
@@ -54,7 +58,9 @@ class RemoteHost final : public trainer::RunHost {
   ServerChannel& channel_;
   ServerSession& session_;
   const v1::Welcome welcome_;
+  const AttemptFolder* const folder_;
   const std::atomic<bool>& stop_;
+  FileTransfer transfer_;  // idle if the disk is shared
 };
 
 }  // namespace lorsa::worker

@@ -13,19 +13,27 @@ constexpr int kMaxMessageBytes = (1 << 30) + (64 << 20);
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> ServerChannel::Get() {
-  auto contents = ReadFile(fs_, bootstrap_.endpoint_file(), kMaxEndpointBytes);
+absl::StatusOr<std::string> ServerChannel::Address() const {
+  if (!bootstrap_.endpoint().empty()) return bootstrap_.endpoint();
+  const auto contents = ReadFile(fs_, bootstrap_.endpoint_file(), kMaxEndpointBytes);
   if (!contents.ok()) {
     return absl::UnavailableError(
         absl::StrCat("the server is not running: ", contents.status().message()));
   }
-  const std::string address(absl::StripAsciiWhitespace(*contents));
+  return std::string(absl::StripAsciiWhitespace(*contents));
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> ServerChannel::Get() {
+  LORSA_ASSIGN_OR_RETURN(const std::string address, Address());
   absl::MutexLock lock(&mutex_);
   if (channel_ == nullptr || address != address_) {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+    // A server that vanished without a word is noticed within a minute.
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 40'000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
     channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
     address_ = address;
   }

@@ -16,14 +16,15 @@
 
 namespace lorsa::worker {
 
-// One channel to wherever the endpoint file says that the server is now. Thread-safe.
+// One channel to the server: to the endpoint that the bootstrap names, or to wherever the endpoint
+// file says that it is now. Thread-safe.
 class ServerChannel {
  public:
   ServerChannel(FileSystem& fs, v1::WorkerBootstrap bootstrap)
       : fs_(fs), bootstrap_(std::move(bootstrap)) {}
 
-  // Reads the endpoint file and gives the channel to it, a new one only if the address changed.
-  // UNAVAILABLE if there is no endpoint file: the server is down.
+  // Reads the endpoint file, if there is to be one, and gives the channel, a new one only if the
+  // address changed. UNAVAILABLE if the file is not there: the server is down.
   absl::StatusOr<std::shared_ptr<grpc::Channel>> Get();
 
   // Puts this attempt's token on a call.
@@ -32,6 +33,8 @@ class ServerChannel {
   const v1::WorkerBootstrap& bootstrap() const { return bootstrap_; }
 
  private:
+  absl::StatusOr<std::string> Address() const;
+
   FileSystem& fs_;
   const v1::WorkerBootstrap bootstrap_;
   absl::Mutex mutex_;

@@ -98,6 +98,11 @@ absl::StatusOr<std::string> FakeHost::PublishCheckpoint(const StagedCheckpoint& 
   return target;
 }
 
+absl::StatusOr<std::string> FakeHost::FetchCheckpoint(const std::string& folder) {
+  if (absl::Status status = on_fetch(folder); !status.ok()) return status;
+  return folder;
+}
+
 void FakeHost::Sleep(absl::Duration duration) {
   now_ += duration;
   on_sleep();

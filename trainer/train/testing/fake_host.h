@@ -25,6 +25,12 @@ class FakeHost final : public RunHost {
   std::function<absl::Status(const StagedCheckpoint&)> on_publish = [](const StagedCheckpoint&) {
     return absl::OkStatus();
   };
+  // Before a published checkpoint is read, and when the list of rollbacks was written; an error is
+  // what the run gets.
+  std::function<absl::Status(const std::string&)> on_fetch = [](const std::string&) {
+    return absl::OkStatus();
+  };
+  std::function<absl::Status()> on_keep_rollbacks = [] { return absl::OkStatus(); };
   std::function<void()> on_sleep = [] {};
   std::function<void()> on_warning = [] {};
   std::string staging;  // folder/staging
@@ -52,7 +58,9 @@ class FakeHost final : public RunHost {
   void ReportDamagedCheckpoint(int64_t step, absl::string_view why) override;
   std::string staging_folder() override { return staging; }
   absl::StatusOr<std::string> PublishCheckpoint(const StagedCheckpoint& checkpoint) override;
+  absl::StatusOr<std::string> FetchCheckpoint(const std::string& folder) override;
   std::string rollbacks_file() override { return JoinPath(folder_, "rollbacks.json"); }
+  absl::Status KeepRollbacks() override { return on_keep_rollbacks(); }
   StopRequest stop_requested() override { return on_poll(); }
   absl::StatusOr<MemoryUse> memory_use() override { return memory; }
   absl::Time Now() override { return now_ += absl::Milliseconds(1); }
