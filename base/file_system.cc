@@ -126,9 +126,9 @@ absl::Status ErrnoStatus(int error, absl::string_view operation, absl::string_vi
       return absl::AlreadyExistsError(message);
     case EACCES:
     case EPERM:
-    case EROFS:
       return absl::PermissionDeniedError(message);
     case ENOSPC:
+    case EROFS:  // What a file system turns to after an error: nobody's permission is missing.
     case EDQUOT:
     case EMFILE:
     case ENFILE:

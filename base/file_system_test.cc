@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "base/failing_file_system.h"
@@ -104,6 +105,15 @@ TEST_F(FileSystemTest, ListIsSortedAndExistsSeesDanglingLinks) {
   EXPECT_THAT(*fs_.List(folder_), ElementsAre("a", "b"));
   EXPECT_TRUE(*fs_.Exists(Path("b")));
   EXPECT_FALSE(*fs_.Exists(Path("c")));
+}
+
+// A disk that had turned read-only after an error was told as PERMISSION_DENIED, which sends people
+// to the wrong place, and ended runs that could have waited for its repair.
+TEST(ErrnoStatusTest, ADiskThatTakesNothingIsExhaustedWhyever) {
+  for (const int error : {ENOSPC, EROFS, EDQUOT}) {
+    EXPECT_TRUE(absl::IsResourceExhausted(ErrnoStatus(error, "fsync", "/data/x"))) << error;
+  }
+  EXPECT_TRUE(absl::IsPermissionDenied(ErrnoStatus(EACCES, "open", "/data/x")));
 }
 
 }  // namespace

@@ -236,7 +236,9 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
       worker_service_({.control = control_,
                        .data = data_,
                        .sessions = jobs_.sessions(),
-                       .uploads = staged_uploads_}) {}
+                       .uploads = staged_uploads_,
+                       .fs = *fs_,
+                       .layout = layout_}) {}
 
 void Lorsad::Configure(grpc::ServerBuilder& builder) const {
   const ServerLimits& limits = options_.limits;

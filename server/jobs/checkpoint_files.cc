@@ -82,6 +82,29 @@ absl::Status VerifyNoOthers(FileSystem& fs, const std::string& folder,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> ReadManifestText(FileSystem& fs, const std::string& folder) {
+  const std::string path = JoinPath(folder, kManifestFile);
+  LORSA_ASSIGN_OR_RETURN(const auto file, fs.OpenForRead(path));
+  // Not left to ReadFile, whose RESOURCE_EXHAUSTED would read as a full disk.
+  if (file->size() > kMaxManifestBytes) {
+    return BadManifest(folder, absl::StrCat("has more than ", kMaxManifestBytes, " bytes"));
+  }
+  return ReadFile(fs, path, kMaxManifestBytes);
+}
+
+// Those of the manifest `text`, and the manifest itself, in order of name.
+absl::StatusOr<std::vector<v1::CheckpointFile>> ListedFiles(const std::string& folder,
+                                                            const std::string& text) {
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::CheckpointFile> files, ParseManifestFiles(folder, text));
+  v1::CheckpointFile& manifest = files.emplace_back();
+  manifest.set_name(kManifestFile);
+  manifest.set_size_bytes(static_cast<int64_t>(text.size()));
+  manifest.set_sha256(Sha256Hex(text));
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return a.name() < b.name(); });
+  return files;
+}
+
 }  // namespace
 
 std::string ManifestSha256(const v1::Checkpoint& checkpoint) {
@@ -95,27 +118,20 @@ bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
 }
 
+absl::StatusOr<std::vector<v1::CheckpointFile>> ReadCheckpointManifest(FileSystem& fs,
+                                                                       const std::string& folder) {
+  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadManifestText(fs, folder));
+  return ListedFiles(folder, text);
+}
+
 absl::StatusOr<std::vector<v1::CheckpointFile>> ReadCheckpointManifest(
     FileSystem& fs, const std::string& folder, const std::string& manifest_sha256) {
-  const std::string manifest_path = JoinPath(folder, kManifestFile);
-  LORSA_ASSIGN_OR_RETURN(const auto manifest_file, fs.OpenForRead(manifest_path));
-  // Not left to ReadFile, whose RESOURCE_EXHAUSTED would read as a full disk.
-  if (manifest_file->size() > kMaxManifestBytes) {
-    return BadManifest(folder, absl::StrCat("has more than ", kMaxManifestBytes, " bytes"));
-  }
-  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, manifest_path, kMaxManifestBytes));
+  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadManifestText(fs, folder));
   if (Sha256Hex(text) != manifest_sha256) {
-    return absl::DataLossError(
-        absl::StrCat(manifest_path, " has sha256 ", Sha256Hex(text), ", not ", manifest_sha256));
+    return absl::DataLossError(absl::StrCat(JoinPath(folder, kManifestFile), " has sha256 ",
+                                            Sha256Hex(text), ", not ", manifest_sha256));
   }
-  LORSA_ASSIGN_OR_RETURN(std::vector<v1::CheckpointFile> files, ParseManifestFiles(folder, text));
-  v1::CheckpointFile& manifest = files.emplace_back();
-  manifest.set_name(kManifestFile);
-  manifest.set_size_bytes(static_cast<int64_t>(text.size()));
-  manifest.set_sha256(manifest_sha256);
-  std::sort(files.begin(), files.end(),
-            [](const auto& a, const auto& b) { return a.name() < b.name(); });
-  return files;
+  return ListedFiles(folder, text);
 }
 
 absl::StatusOr<std::vector<v1::CheckpointFile>> VerifyCheckpointFiles(

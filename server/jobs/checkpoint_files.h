@@ -27,6 +27,10 @@ bool IsDamage(const absl::Status& status);
 absl::StatusOr<std::vector<v1::CheckpointFile>> ReadCheckpointManifest(
     FileSystem& fs, const std::string& folder, const std::string& manifest_sha256);
 
+// The same, whatever the sha256 of the manifest is.
+absl::StatusOr<std::vector<v1::CheckpointFile>> ReadCheckpointManifest(FileSystem& fs,
+                                                                       const std::string& folder);
+
 // All files of `folder`, manifest.json included, in order of name, after each was read and compared
 // with what the manifest says. `manifest_sha256` (hex) is what the manifest itself must have.
 // NOT_FOUND if the folder or a file is missing, INVALID_ARGUMENT for a manifest of the wrong form

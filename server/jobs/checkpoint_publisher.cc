@@ -48,8 +48,10 @@ absl::Status CheckpointPublisher::Publish(const AttemptKey& attempt,
   LORSA_RETURN_IF_ERROR(CheckCurrent(attempt));                                          // 1
   LORSA_ASSIGN_OR_RETURN(const bool holds, PublishedStepHolds(attempt.job_id, staged));  // 2
   if (holds) {
-    return env_.fs.RemoveAll(
-        JoinPath(env_.layout.StagingFolder(attempt.job_id, attempt.attempt), staged.folder()));
+    LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(
+        JoinPath(env_.layout.StagingFolder(attempt.job_id, attempt.attempt), staged.folder())));
+    KeepHouse(attempt, staged.step(), retention);  // 6
+    return absl::OkStatus();
   }
   LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, VerifyStaged(attempt, staged));  // 3
   LORSA_RETURN_IF_ERROR(CheckCurrent(attempt));                                            // 1
@@ -59,12 +61,24 @@ absl::Status CheckpointPublisher::Publish(const AttemptKey& attempt,
   if (absl::IsAborted(stored)) TakeBack(attempt.job_id, staged.step()).IgnoreError();
   LORSA_RETURN_IF_ERROR(stored);
   env_.watchers.Notify(attempt.job_id, kJobEvent);
-  // 6 is housekeeping: the checkpoint is published whatever comes of it.
-  if (absl::Status kept = ApplyRetention(attempt.job_id, staged.step(), retention); !kept.ok()) {
-    spdlog::warn("event=retention_failed job={} attempt={} error=\"{}\"", attempt.job_id,
-                 attempt.attempt, kept.ToString());
-  }
+  KeepHouse(attempt, staged.step(), retention);  // 6
   return absl::OkStatus();
+}
+
+void CheckpointPublisher::KeepHouse(const AttemptKey& attempt, int64_t published_step,
+                                    const RetentionPolicy& retention) {
+  absl::Status kept = ApplyRetention(attempt.job_id, retention);
+  if (kept.ok()) kept = Sweep(attempt.job_id, published_step);
+  if (kept.ok()) return;
+  spdlog::warn("event=retention_failed job={} attempt={} error=\"{}\"", attempt.job_id,
+               attempt.attempt, kept.ToString());
+}
+
+void CheckpointPublisher::Reconcile(const std::string& job_id) {
+  absl::MutexLock lock(&mu_);
+  const absl::Status swept = Sweep(job_id, /*published_step=*/std::nullopt);
+  if (swept.ok() || absl::IsNotFound(swept)) return;  // It may never have begun.
+  spdlog::warn("event=checkpoints_not_reconciled job={} error=\"{}\"", job_id, swept.ToString());
 }
 
 absl::Status CheckpointPublisher::CheckCurrent(const AttemptKey& attempt) const {
@@ -135,7 +149,7 @@ absl::Status CheckpointPublisher::TakeBack(const std::string& job_id, int64_t st
   return RestoreFromTrash(job_id, step);
 }
 
-absl::Status CheckpointPublisher::ApplyRetention(const std::string& job_id, int64_t published_step,
+absl::Status CheckpointPublisher::ApplyRetention(const std::string& job_id,
                                                  const RetentionPolicy& retention) {
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
                          env_.catalog.ListCheckpoints(job_id));
@@ -149,14 +163,15 @@ absl::Status CheckpointPublisher::ApplyRetention(const std::string& job_id, int6
     LORSA_RETURN_IF_ERROR(deleted);
     LORSA_RETURN_IF_ERROR(MoveToTrash(job_id, CheckpointId(step), CheckpointId(step)));
   }
-  LORSA_RETURN_IF_ERROR(Sweep(job_id, published_step));
-  return env_.fs.RemoveAll(env_.layout.TrashFolder(job_id));
+  return absl::OkStatus();
 }
 
-absl::Status CheckpointPublisher::Sweep(const std::string& job_id, int64_t published_step) {
+absl::Status CheckpointPublisher::Sweep(const std::string& job_id,
+                                        std::optional<int64_t> published_step) {
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> known,
                          env_.catalog.ListCheckpoints(job_id));
-  std::set<std::string> names = {CheckpointId(published_step)};
+  std::set<std::string> names;
+  if (published_step.has_value()) names.insert(CheckpointId(*published_step));
   for (const v1::Checkpoint& checkpoint : known) {
     const std::string name = CheckpointId(checkpoint.step());
     if (!names.insert(name).second) continue;
@@ -170,7 +185,7 @@ absl::Status CheckpointPublisher::Sweep(const std::string& job_id, int64_t publi
   for (const std::string& name : found) {
     if (!names.contains(name)) LORSA_RETURN_IF_ERROR(MoveToTrash(job_id, name, name));
   }
-  return absl::OkStatus();
+  return env_.fs.RemoveAll(env_.layout.TrashFolder(job_id));
 }
 
 absl::Status CheckpointPublisher::MoveToTrash(const std::string& job_id, const std::string& name,

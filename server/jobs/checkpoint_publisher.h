@@ -3,7 +3,7 @@
 // Protocol of a publication:
 //   1. The attempt is current; looked at again before 4, since 3 takes long.
 //   2. If the catalog knows a checkpoint of this step, its folder verifies, and it has its FVU or
-//      the staged one has none either, that one is kept, the staged one is removed and all is done:
+//      the staged one has none either, that one is kept, the staged one is removed and 6 is next:
 //      an attempt that runs a step again writes the same weights, and a request sent again, its
 //      answer lost, finds its own. Only what is missing or differs is damage; a disk that cannot be
 //      read just now is an error, and nothing moves.
@@ -21,10 +21,13 @@
 //      trash has comes back; what it does not know is moved to the trash. The trash is emptied.
 // A crash between 4 and 5 leaves a folder that the catalog does not know: the worker asks again and
 // 3 finds it in place, or 6 of a later publication moves it away and brings back what 4 displaced.
-// A crash within 6 leaves folders that the next 6 deals with.
+// A crash within 6 leaves folders that the next 6 deals with, or Reconcile, which is called when
+// nothing can be on its way: when an attempt begins, and by a server that starts for the jobs that
+// have no worker.
 #ifndef LORSA_SERVER_JOBS_CHECKPOINT_PUBLISHER_H_
 #define LORSA_SERVER_JOBS_CHECKPOINT_PUBLISHER_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +63,10 @@ class CheckpointPublisher {
   // FAILED_PRECONDITION for one that is pinned or needed (Catalog::DeleteUnneededCheckpoint).
   absl::Status Delete(const std::string& job_id, int64_t step);
 
+  // Makes the job's folders those of the catalog's checkpoints, as 6 does; nothing of the job may
+  // be on its way. Errors are logged: a later 6 or Reconcile tries again.
+  void Reconcile(const std::string& job_id);
+
   // Folders of the job's published checkpoints, newest first, without those known to be damaged.
   absl::StatusOr<std::vector<std::string>> PublishedFolders(const std::string& job_id) const;
 
@@ -75,10 +82,15 @@ class CheckpointPublisher {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 5. Undoes 4.
   absl::Status TakeBack(const std::string& job_id, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status ApplyRetention(const std::string& job_id, int64_t published_step,  // 6
-                              const RetentionPolicy& retention) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // 6. Makes the folders those of the catalog's checkpoints, but for `published_step`.
-  absl::Status Sweep(const std::string& job_id, int64_t published_step)
+  // 6. An error is logged: the checkpoint is published whatever comes of it.
+  void KeepHouse(const AttemptKey& attempt, int64_t published_step,
+                 const RetentionPolicy& retention) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // 6. What the rule does not keep goes to the trash.
+  absl::Status ApplyRetention(const std::string& job_id, const RetentionPolicy& retention)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // 6. Makes the folders those of the catalog's checkpoints, but for `published_step`, and empties
+  // the trash.
+  absl::Status Sweep(const std::string& job_id, std::optional<int64_t> published_step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves a folder of checkpoints/ to trash/`trashed_as`. OK if there is none.
   absl::Status MoveToTrash(const std::string& job_id, const std::string& name,

@@ -194,6 +194,51 @@ TEST_F(CheckpointPublisherTest, RequestSentAgainFindsItsOwnCheckpoint) {
   EXPECT_EQ(Get("demo").revision(), revision);
 }
 
+// A crash within the housekeeping of a run's last publication left a folder for ever: nothing was
+// published after it. The worker that outlived the server asks again.
+TEST_F(CheckpointPublisherTest, RequestSentAgainKeepsHouse) {
+  FakeWorker worker = Run("demo");
+  const v1::CheckpointStaged staged = Stage(worker, 10);
+  ASSERT_EQ(Publish(worker, staged).error(), "");
+  ASSERT_TRUE(fs_.CreateDirectories(Folder(5)).ok());
+  EXPECT_EQ(Publish(worker, staged).error(), "");
+  EXPECT_FALSE(fs_.Exists(Folder(5)).value());
+  EXPECT_TRUE(fs_.Exists(Folder(10)).value());
+}
+
+TEST_F(CheckpointPublisherTest, ABeginningAttemptFindsTheFoldersOfTheCatalogAlone) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  // As after crashes within 6 and between 4 and 5.
+  ASSERT_TRUE(fs_.CreateDirectories(Folder(5)).ok());
+  ASSERT_TRUE(fs_.CreateDirectories(Layout().TrashFolder("demo")).ok());
+  ASSERT_TRUE(
+      fs_.Rename(Folder(10), JoinPath(Layout().TrashFolder("demo"), CheckpointId(10))).ok());
+  ASSERT_TRUE(fs_.CreateDirectories(Folder(10)).ok());
+  worker = Recover();
+  EXPECT_EQ(Weights(10), "abc");
+  EXPECT_FALSE(fs_.Exists(Folder(5)).value());
+  EXPECT_FALSE(fs_.Exists(Layout().TrashFolder("demo")).value());
+}
+
+TEST_F(CheckpointPublisherTest, AServerThatStartsLooksAtJobsWithoutAWorkerAlone) {
+  FakeWorker ended = Run("demo");
+  ASSERT_EQ(Publish(ended, Stage(ended, 10, "abc")).error(), "");
+  ASSERT_TRUE(SayOutcome(ended, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
+  launcher_.EndLast();
+  const FakeWorker running = Run("running");
+  const v1::CheckpointStaged staged = Stage(running, 10);
+  const std::string in_place = Layout().CheckpointFolder("running", 10);
+  ASSERT_TRUE(fs_.Rename(StagedFolder(running, staged), in_place).ok());
+  ASSERT_TRUE(fs_.CreateDirectories(Folder(5)).ok());
+  Restart();
+  manager_->Start();
+  manager_->Stop();
+  EXPECT_FALSE(fs_.Exists(Folder(5)).value());
+  EXPECT_EQ(Weights(10), "abc");
+  EXPECT_TRUE(fs_.Exists(in_place).value()) << "its worker will ask again";
+}
+
 TEST_F(CheckpointPublisherTest, RenameWithoutItsRecordIsCompletedWhenAskedAgain) {
   FakeWorker worker = Run("demo");
   const v1::CheckpointStaged staged = Stage(worker, 10, "abc");

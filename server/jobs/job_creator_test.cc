@@ -164,6 +164,25 @@ TEST_F(JobCreatorTest, AJobThatStartsFromWeightsTellsItsWorkerWhereItsCopyIs) {
   EXPECT_THAT(welcome.checkpoint_folders(), IsEmpty());
 }
 
+TEST_F(JobCreatorTest, AWorkerElsewhereIsToldTheFilesOfTheWeightsItStartsFrom) {
+  ASSERT_TRUE(manager_->CreateJob(Started("next")).ok());
+  DeleteSource();
+  options_.worker_endpoint = "gpu.example:7070";
+  Restart();
+  FakeWorker worker = LaunchAndConnect();
+  const v1::Welcome welcome = worker.connection->messages.at(0).welcome();
+  std::vector<std::string> files;
+  for (const v1::CheckpointFile& file : welcome.initial_checkpoint_files()) {
+    files.push_back(file.name());
+  }
+  EXPECT_THAT(files, ElementsAre("lorsa.safetensors", "manifest.json"));
+
+  ASSERT_TRUE(
+      fs_.RemoveAll(JoinPath(Layout().InitialCheckpointFolder("next"), "manifest.json")).ok());
+  ASSERT_TRUE(Connect(worker).ok()) << "it may have gone beyond its beginning";
+  EXPECT_THAT(worker.connection->messages.at(0).welcome().initial_checkpoint_files(), IsEmpty());
+}
+
 TEST_F(JobCreatorTest, AForkOfSuchAJobIsToldOfItsOwnCheckpointAlone) {
   NewJob fork = Forked("fork");
   fork.resolved_spec.set_initial_checkpoint("jobs/gone/checkpoints/step-000000000");

@@ -43,9 +43,21 @@ void JobManager::Start() {
     absl::MutexLock lock(&creation_mu_);
     creator_->RemoveRemains();
   }
-  RemoveStagingOfEndedJobs(env_);
+  TidyUpAfterEarlierServer();
   polling_.Start();
   tidying_.Start();
+}
+
+// The server before may have ended between any two steps.
+void JobManager::TidyUpAfterEarlierServer() {
+  const absl::StatusOr<std::vector<std::string>> ids = env_.fs.List(env_.layout.JobsFolder());
+  if (!ids.ok()) return;  // No job has run yet, or the disk fails and is heard of elsewhere.
+  for (const std::string& id : *ids) {
+    const absl::StatusOr<JobRecord> job = env_.catalog.GetJob(id);
+    if (!job.ok() || HasWorker(job->job.state())) continue;
+    if (IsFinal(job->job.state())) RemoveStaging(env_, {id, job->job.attempt()});
+    sessions_->publisher().Reconcile(id);
+  }
 }
 
 void JobManager::Stop() {

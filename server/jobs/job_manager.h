@@ -109,6 +109,7 @@ class JobManager {
   WorkerSessions& sessions() { return *sessions_; }
 
  private:
+  void TidyUpAfterEarlierServer();
   // Makes the thread poll now.
   void Poke() { polling_.Poke(); }
   // The stored job with what is known of it only in memory.

@@ -24,16 +24,16 @@ absl::StatusOr<std::string> ReadPiece(FileSystem& fs, const std::string& path, u
 
 absl::StatusOr<std::string> LogReader::ReadAhead() const {
   absl::StatusOr<std::string> bytes =
-      ReadPiece(fs_, layout_.LogFile(job_id_, attempt_), offset_, kMaxLogChunkBytes);
+      ReadPiece(fs_, layout_.LogFile(job_id_, place_.attempt), place_.offset, kMaxLogChunkBytes);
   // An attempt whose worker could not be spawned may have no log.
   if (absl::IsNotFound(bytes.status())) return "";
   return bytes;
 }
 
 absl::StatusOr<std::optional<LogChunk>> LogReader::Next(int attempts, bool finished) {
-  for (; attempt_ <= attempts; ++attempt_, offset_ = 0) {
+  for (; place_.attempt <= attempts; place_ = {place_.attempt + 1, 0}) {
     LORSA_ASSIGN_OR_RETURN(std::string bytes, ReadAhead());
-    const bool closed = attempt_ < attempts || finished;
+    const bool closed = place_.attempt < attempts || finished;
     const size_t line_end = bytes.rfind('\n');
     if (line_end != std::string::npos) {
       bytes.resize(line_end + 1);
@@ -41,10 +41,10 @@ absl::StatusOr<std::optional<LogChunk>> LogReader::Next(int attempts, bool finis
       return std::nullopt;
     }
     if (!bytes.empty()) {
-      offset_ += bytes.size();
-      return LogChunk{attempt_, Utf8Prefix(bytes, kMaxLogChunkBytes)};
+      place_.offset += bytes.size();
+      return LogChunk{place_.attempt, Utf8Prefix(bytes, kMaxLogChunkBytes), place_};
     }
-    if (attempt_ == attempts) return std::nullopt;
+    if (place_.attempt == attempts) return std::nullopt;
   }
   return std::nullopt;
 }

@@ -12,19 +12,26 @@
 
 namespace lorsa::server {
 
+// Where a reader stands: the byte of that attempt's log that comes next.
+struct LogPlace {
+  int attempt = 1;
+  uint64_t offset = 0;
+};
+
 struct LogChunk {
   int attempt = 0;
   std::string text;  // whole lines of UTF-8, at most kMaxLogChunkBytes
+  LogPlace end;      // where a reader goes on after it
 };
 
 inline constexpr size_t kMaxLogChunkBytes = 64 << 10;
 
-// All attempts in order, from the first byte on. One thread at a time.
+// All attempts in order, from `start` on. One thread at a time.
 class LogReader {
  public:
   // `fs` outlives the reader.
-  LogReader(FileSystem& fs, DataLayout layout, std::string job_id)
-      : fs_(fs), layout_(std::move(layout)), job_id_(std::move(job_id)) {}
+  LogReader(FileSystem& fs, DataLayout layout, std::string job_id, LogPlace start = {})
+      : fs_(fs), layout_(std::move(layout)), job_id_(std::move(job_id)), place_(start) {}
 
   // The next piece, or nothing if there is none now. `attempts` is how many were launched;
   // `finished` says that the last of them prints no more, so that a last line without its end is
@@ -32,14 +39,13 @@ class LogReader {
   absl::StatusOr<std::optional<LogChunk>> Next(int attempts, bool finished);
 
  private:
-  // Bytes of the current attempt's log from offset_ on, at most a chunk; empty if it has none.
+  // Bytes from place_ on, at most a chunk; empty if there are none.
   absl::StatusOr<std::string> ReadAhead() const;
 
   FileSystem& fs_;
   const DataLayout layout_;
   const std::string job_id_;
-  int attempt_ = 1;
-  uint64_t offset_ = 0;
+  LogPlace place_;
 };
 
 inline constexpr size_t kLogTailBytes = 2048;

@@ -52,6 +52,29 @@ TEST_F(LogReaderTest, LastLineWithoutItsEndComesWhenNoMoreWill) {
   EXPECT_EQ(Next(reader, 1, true), "");
 }
 
+TEST_F(LogReaderTest, AReaderGoesOnFromTheEndOfAnyPiece) {
+  Write(1, "first\n");
+  Write(2, "one\ntw\xff\nthree");
+  LogReader reader = Reader();
+  std::string all;
+  while (const auto chunk = reader.Next(2, true).value()) {
+    absl::StrAppend(&all, chunk->attempt, ":", chunk->text);
+    LogReader other(fs_, Layout(), "demo", chunk->end);
+    LogReader same(reader);
+    EXPECT_EQ(Next(other, 2, true), Next(same, 2, true));
+  }
+  EXPECT_EQ(all, "1:first\n2:one\ntw?\n2:three");
+}
+
+TEST_F(LogReaderTest, AfterAPlaceBeyondALogTheNextAttemptFollows) {
+  Write(1, "first\n");
+  Write(2, "second\n");
+  LogReader reader(fs_, Layout(), "demo", {1, 1000});
+  EXPECT_EQ(Next(reader, 2, true), "2:second\n");
+  LogReader none(fs_, Layout(), "demo", {3, 0});
+  EXPECT_EQ(Next(none, 2, true), "");
+}
+
 TEST_F(LogReaderTest, GoesThroughTheAttemptsInOrderAndSkipsOneWithoutALog) {
   Write(1, "first");
   Write(3, "third\n");

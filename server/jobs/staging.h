@@ -10,10 +10,6 @@ namespace lorsa::server {
 // logged and left at that; the next attempt or the next server tries again.
 void RemoveStaging(const JobEnvironment& env, const AttemptKey& attempt);
 
-// For a server that starts: the one before may have ended between the end of a job and the removal
-// of what it had staged.
-void RemoveStagingOfEndedJobs(const JobEnvironment& env);
-
 }  // namespace lorsa::server
 
 #endif  // LORSA_SERVER_JOBS_STAGING_H_

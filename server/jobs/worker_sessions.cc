@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "server/jobs/attempt_endings.h"
+#include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_changes.h"
 #include "server/jobs/job_state.h"
 #include "server/jobs/log_reader.h"
@@ -169,6 +170,7 @@ absl::StatusOr<JobRecord> WorkerSessions::BeginSession(const AttemptKey& attempt
   if (IsCurrent(job, attempt) && job.job.state() == v1::JOB_STATE_STARTING) {
     absl::StatusOr<JobRecord> running = CommitChange(
         env_, attempt.job_id, HelloDecision(attempt, hello, options_.worker_endpoint.empty()));
+    if (running.ok()) publisher_.Reconcile(attempt.job_id);  // It has published nothing yet.
     if (!absl::IsAborted(running.status())) return running;
     LORSA_ASSIGN_OR_RETURN(job, env_.catalog.GetJob(attempt.job_id));
   }
@@ -191,12 +193,25 @@ absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& jo
   if (!spec.initial_checkpoint().empty() && job.job.forked_from().empty()) {
     welcome.set_initial_checkpoint_folder(env_.layout.InitialCheckpointFolder(job.id));
   }
-  if (options_.worker_endpoint.empty()) return message;
-  const auto rollbacks = ReadFile(env_.fs, env_.layout.RollbacksFile(job.id), kMaxRollbacksBytes);
-  if (absl::IsNotFound(rollbacks.status())) return message;
+  if (!options_.worker_endpoint.empty()) LORSA_RETURN_IF_ERROR(AddWhatIsNotShared(job.id, welcome));
+  return message;
+}
+
+absl::Status WorkerSessions::AddWhatIsNotShared(const std::string& job_id,
+                                                v1::Welcome& welcome) const {
+  if (!welcome.initial_checkpoint_folder().empty()) {
+    const auto files = ReadCheckpointManifest(env_.fs, welcome.initial_checkpoint_folder());
+    // A damaged one is left to the worker, which fails on it if it still has to start from it.
+    if (!files.ok() && !IsDamage(files.status())) return files.status();
+    if (files.ok()) {
+      welcome.mutable_initial_checkpoint_files()->Assign(files->begin(), files->end());
+    }
+  }
+  const auto rollbacks = ReadFile(env_.fs, env_.layout.RollbacksFile(job_id), kMaxRollbacksBytes);
+  if (absl::IsNotFound(rollbacks.status())) return absl::OkStatus();
   LORSA_RETURN_IF_ERROR(rollbacks.status());
   welcome.set_rollbacks(*rollbacks);
-  return message;
+  return absl::OkStatus();
 }
 
 absl::Status WorkerSessions::StoreRollbacks(const AttemptKey& attempt, absl::string_view contents) {

@@ -52,6 +52,8 @@ class WorkerSessions final : public WorkerTokenVerifier {
   // The job, RUNNING or further, if the attempt is current.
   absl::StatusOr<JobRecord> BeginSession(const AttemptKey& attempt, const v1::WorkerHello& hello);
   absl::StatusOr<v1::ServerMessage> WelcomeFor(const JobRecord& job) const;
+  // What a worker that shares the disk finds there itself.
+  absl::Status AddWhatIsNotShared(const std::string& job_id, v1::Welcome& welcome) const;
   absl::Status HandleHeartbeat(const AttemptKey& attempt, const v1::Heartbeat& heartbeat);
   absl::Status HandleMetrics(const AttemptKey& attempt, const v1::MetricBatch& batch,
                              WorkerConnection& connection);

@@ -48,6 +48,7 @@ constexpr MethodRule kRules[] = {
     {"lorsa.v1.MetricService.StreamMetrics", Access::kAnyone},
     {"lorsa.v1.ServerInfoService.GetServerInfo", Access::kAnyone},
     {"lorsa.v1.WorkerService.GetStagedUpload", Access::kWorker},
+    {"lorsa.v1.WorkerService.ReadInitialCheckpoint", Access::kWorker},
     {"lorsa.v1.WorkerService.Session", Access::kWorker},
     {"lorsa.v1.WorkerService.StoreRollbacks", Access::kWorker},
     {"lorsa.v1.WorkerService.UploadStagedFile", Access::kWorker},

@@ -14,6 +14,7 @@
 #include "lorsa/v1/metric_service.pb.h"
 #include "lorsa/v1/server_config.pb.h"
 #include "lorsa/v1/server_info_service.pb.h"
+#include "lorsa/v1/webhook.pb.h"
 #include "lorsa/v1/worker_service.pb.h"
 
 namespace lorsa::server {
@@ -24,7 +25,7 @@ const google::protobuf::Descriptor* const kLinked[] = {
     v1::ActivationSet::descriptor(),    v1::Checkpoint::descriptor(),
     v1::CreateJobRequest::descriptor(), v1::MetricPoint::descriptor(),
     v1::ServerInfo::descriptor(),       v1::WorkerMessage::descriptor(),
-    v1::ServerConfig::descriptor()};
+    v1::ServerConfig::descriptor(),     v1::JobEndedNotice::descriptor()};
 
 // Every method of every service in the source files of lorsa.v1, by full name.
 std::set<std::string> DeclaredMethods() {

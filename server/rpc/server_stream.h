@@ -45,8 +45,9 @@ class StreamSource {
 };
 
 template <typename Response>
-using SourceOpener =
-    std::function<absl::StatusOr<std::unique_ptr<StreamSource<Response>>>(Waker waker)>;
+using OpenedSource = absl::StatusOr<std::unique_ptr<StreamSource<Response>>>;
+template <typename Response>
+using SourceOpener = std::function<OpenedSource<Response>(Waker waker)>;
 
 // One call. At any moment it is pulling (a task is queued or running), writing, idle (the source
 // had nothing), or done; only the pulling task calls StartWrite and Finish, so those need no lock.
@@ -56,7 +57,8 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
                            public std::enable_shared_from_this<ServerStream<Response>> {
  public:
   ServerStream(const CallRuntime& runtime, absl::string_view method,
-               grpc::CallbackServerContext* context, SourceOpener<Response> open)
+               grpc::CallbackServerContext* context,
+               std::function<OpenedSource<Response>(const Caller&, Waker)> open)
       : runtime_(runtime), method_(method), context_(context), open_(std::move(open)) {}
 
   void Start() {
@@ -132,7 +134,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
     if (open_ == nullptr) return absl::OkStatus();
     absl::StatusOr<Caller> caller = AdmitCall(runtime_, method_, *context_);
     if (!caller.ok()) return std::move(caller).status();
-    auto source = open_([weak = this->weak_from_this()] {
+    auto source = open_(*caller, [weak = this->weak_from_this()] {
       if (auto stream = weak.lock()) stream->Wake();
     });
     open_ = nullptr;
@@ -174,7 +176,8 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   const CallRuntime runtime_;
   const absl::string_view method_;
   grpc::CallbackServerContext* const context_;
-  SourceOpener<Response> open_;  // null once called
+  // Null once called.
+  std::function<OpenedSource<Response>(const Caller&, Waker)> open_;
   std::shared_ptr<ServerStream> self_;
   Response message_;
 
@@ -194,7 +197,21 @@ grpc::ServerWriteReactor<Response>* ServeStream(const CallRuntime& runtime,
                                                 absl::string_view method,
                                                 grpc::CallbackServerContext* context,
                                                 SourceOpener<Response> open) {
-  auto stream = std::make_shared<ServerStream<Response>>(runtime, method, context, std::move(open));
+  auto stream = std::make_shared<ServerStream<Response>>(
+      runtime, method, context,
+      [open = std::move(open)](const Caller&, Waker waker) { return open(std::move(waker)); });
+  stream->Start();
+  return stream.get();
+}
+
+// The same for methods that only workers may call: `open(attempt)`.
+template <typename Response>
+grpc::ServerWriteReactor<Response>* ServeWorkerStream(
+    const CallRuntime& runtime, absl::string_view method, grpc::CallbackServerContext* context,
+    std::function<OpenedSource<Response>(const AttemptKey&)> open) {
+  auto stream = std::make_shared<ServerStream<Response>>(
+      runtime, method, context,
+      [open = std::move(open)](const Caller& caller, Waker) { return open(*caller.worker); });
   stream->Start();
   return stream.get();
 }

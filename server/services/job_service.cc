@@ -35,6 +35,15 @@ absl::Status CheckIdentity(const Request& request) {
   return CheckRequestId(request.request_id());
 }
 
+absl::StatusOr<LogPlace> LogPlaceFrom(const v1::ReadLogsRequest& request) {
+  if (!request.has_start()) return LogPlace{};
+  const v1::LogPosition& start = request.start();
+  if (start.attempt() < 1 || start.offset() < 0) {
+    return InvalidFields({{"start", "is no position: take the `end` of a response as it is"}});
+  }
+  return LogPlace{start.attempt(), static_cast<uint64_t>(start.offset())};
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
@@ -260,7 +269,8 @@ absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchJobResponse>>> JobService::
 absl::StatusOr<std::unique_ptr<StreamSource<v1::ReadLogsResponse>>> JobService::OpenLogs(
     const v1::ReadLogsRequest& request, Waker waker) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.name(), "name"));
-  return std::make_unique<LogSource>(env_.catalog, LogReader(env_.fs, env_.layout, id),
+  LORSA_ASSIGN_OR_RETURN(const LogPlace start, LogPlaceFrom(request));
+  return std::make_unique<LogSource>(env_.catalog, LogReader(env_.fs, env_.layout, id, start),
                                      env_.watchers, id, request.follow(), std::move(waker));
 }
 

@@ -263,6 +263,33 @@ TEST_F(JobServiceTest, LogsOfAllAttemptsComeInOrder) {
   EXPECT_EQ(ReadAllLogs("demo", /*follow=*/false), "1:first\n2:second\n2:thi");
 }
 
+TEST_F(JobServiceTest, LogsAreReadOnFromAnEarlierEnd) {
+  RunJob("demo");
+  ASSERT_TRUE(WriteFileAtomically(fs_, Layout().LogFile("demo", 1), "one\ntwo\n").ok());
+  v1::ReadLogsRequest request;
+  request.set_name("jobs/demo");
+  request.mutable_start()->set_attempt(1);
+  request.mutable_start()->set_offset(4);
+  v1::ReadLogsResponse response;
+  grpc::ClientContext context;
+  const auto reader = jobs_->ReadLogs(&context, request);
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.text(), "two\n");
+  EXPECT_EQ(response.end().attempt(), 1);
+  EXPECT_EQ(response.end().offset(), 8);
+  EXPECT_FALSE(reader->Read(&response));
+  EXPECT_TRUE(reader->Finish().ok());
+
+  for (const auto& [attempt, offset] : {std::pair{0, 0}, {1, -1}}) {
+    request.mutable_start()->set_attempt(attempt);
+    request.mutable_start()->set_offset(offset);
+    grpc::ClientContext refused;
+    const auto none = jobs_->ReadLogs(&refused, request);
+    EXPECT_FALSE(none->Read(&response));
+    EXPECT_EQ(none->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  }
+}
+
 TEST_F(JobServiceTest, FollowedLogsGoOnUntilTheJobHasEnded) {
   auto worker = RunJob("demo");
   const std::string log = Layout().LogFile("demo", 1);

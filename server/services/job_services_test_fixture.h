@@ -87,7 +87,9 @@ class JobServicesTest : public JobsTest {
         worker_service_({.control = runtime_,
                          .data = runtime_,
                          .sessions = manager_->sessions(),
-                         .uploads = staged_uploads_}) {
+                         .uploads = staged_uploads_,
+                         .fs = fs_,
+                         .layout = Layout()}) {
     v1::ActivationSet set;
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
         R"pb(

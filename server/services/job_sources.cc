@@ -133,6 +133,8 @@ absl::StatusOr<Pulled> LogSource::Next(v1::ReadLogsResponse& message) {
   if (!chunk.has_value()) return follow_ && !IsFinal(state) ? Pulled::kNothing : Pulled::kEnd;
   message.set_attempt(chunk->attempt);
   message.set_text(std::move(chunk->text));
+  message.mutable_end()->set_attempt(chunk->end.attempt);
+  message.mutable_end()->set_offset(static_cast<int64_t>(chunk->end.offset));
   return Pulled::kMessage;
 }
 

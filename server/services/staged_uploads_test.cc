@@ -87,6 +87,20 @@ class StagedUploadsTest : public JobServicesTest {
     return stub_->StoreRollbacks(&context, request, &nothing);
   }
 
+  // Of the checkpoint that the job starts from; `contents` gets what comes.
+  grpc::Status ReadInitial(const std::string& file, int64_t offset, std::string& contents) {
+    grpc::ClientContext context;
+    Authorize(context);
+    v1::ReadInitialCheckpointRequest request;
+    request.set_file(file);
+    request.set_offset(offset);
+    const auto reader = stub_->ReadInitialCheckpoint(&context, request);
+    contents.clear();
+    v1::FileChunk chunk;
+    while (reader->Read(&chunk)) contents += chunk.data();
+    return reader->Finish();
+  }
+
   void Authorize(grpc::ClientContext& context) const {
     if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
   }
@@ -120,6 +134,33 @@ TEST_F(StagedUploadsTest, WhatWasSentIsPublishedAsWhatWasWrittenHere) {
   EXPECT_EQ(Contents(JoinPath(Layout().CheckpointFolder("demo", 10), kWeights)),
             files.at(kWeights));
   EXPECT_TRUE(std::filesystem::is_empty(Staging()));
+}
+
+TEST_F(StagedUploadsTest, TheWeightsThatAJobStartsFromAreReadFromAnyByteOn) {
+  auto worker = Run();
+  std::string contents;
+  EXPECT_EQ(ReadInitial(kWeights, 0, contents).error_code(), grpc::StatusCode::NOT_FOUND);
+
+  const std::string folder = Layout().InitialCheckpointFolder("demo");
+  const std::string weights(70'000, 'w');
+  const std::string manifest =
+      absl::StrCat("{\"files\":{\"", kWeights, "\":{\"bytes\":", weights.size(), ",\"sha256\":\"",
+                   Sha256Hex(weights), "\"}}}");
+  ASSERT_TRUE(fs_.CreateDirectories(folder).ok());
+  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, kWeights), weights).ok());
+  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "manifest.json"), manifest).ok());
+  EXPECT_TRUE(ReadInitial(kWeights, 0, contents).ok());
+  EXPECT_EQ(contents, weights);
+  EXPECT_TRUE(ReadInitial(kWeights, 60'000, contents).ok());
+  EXPECT_EQ(contents.size(), 10'000u);
+  EXPECT_TRUE(ReadInitial("manifest.json", 0, contents).ok());
+  EXPECT_EQ(contents, manifest);
+  for (const char* other : {"", "state.json", "../../../lock", "../initial_checkpoint/config"}) {
+    EXPECT_EQ(ReadInitial(other, 0, contents).error_code(), grpc::StatusCode::NOT_FOUND) << other;
+  }
+
+  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, kWeights), "other").ok());
+  EXPECT_EQ(ReadInitial(kWeights, 0, contents).error_code(), grpc::StatusCode::ABORTED);
 }
 
 TEST_F(StagedUploadsTest, OnlyTheAttemptsTokenOpensTheFolder) {

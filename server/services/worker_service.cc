@@ -5,9 +5,11 @@
 
 #include "absl/status/status.h"
 #include "base/status_macros.h"
+#include "server/jobs/checkpoint_files.h"
 #include "server/rpc/bidi_stream.h"
 #include "server/rpc/client_stream.h"
 #include "server/rpc/unary_call.h"
+#include "server/services/file_chunk_source.h"
 
 namespace lorsa::server {
 namespace {
@@ -71,6 +73,29 @@ grpc::ServerUnaryReactor* WorkerService::GetStagedUpload(grpc::CallbackServerCon
         LORSA_ASSIGN_OR_RETURN(response, env_.uploads.Describe(attempt, request.folder()));
         return absl::OkStatus();
       });
+}
+
+grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadInitialCheckpoint(
+    grpc::CallbackServerContext* context, const v1::ReadInitialCheckpointRequest* request) {
+  return ServeWorkerStream<v1::FileChunk>(env_.data, "lorsa.v1.WorkerService.ReadInitialCheckpoint",
+                                          context, [this, request](const AttemptKey& attempt) {
+                                            return OpenInitialCheckpoint(attempt.job_id, *request);
+                                          });
+}
+
+OpenedSource<v1::FileChunk> WorkerService::OpenInitialCheckpoint(
+    const std::string& job_id, const v1::ReadInitialCheckpointRequest& request) {
+  const std::string folder = env_.layout.InitialCheckpointFolder(job_id);
+  LORSA_ASSIGN_OR_RETURN(const auto files, ReadCheckpointManifest(env_.fs, folder));
+  // Only a name that the manifest lists is ever part of a path.
+  for (const v1::CheckpointFile& file : files) {
+    if (file.name() != request.file()) continue;
+    return FileChunkSource::Open(env_.fs, {.path = JoinPath(folder, file.name()),
+                                           .size = file.size_bytes(),
+                                           .sha256 = file.sha256(),
+                                           .offset = request.offset()});
+  }
+  return absl::NotFoundError("the checkpoint that the job starts from has no file of that name");
 }
 
 grpc::ServerUnaryReactor* WorkerService::StoreRollbacks(grpc::CallbackServerContext* context,

@@ -2,9 +2,14 @@
 #ifndef LORSA_SERVER_SERVICES_WORKER_SERVICE_H_
 #define LORSA_SERVER_SERVICES_WORKER_SERVICE_H_
 
+#include <string>
+
+#include "base/file_system.h"
 #include "lorsa/v1/worker_service.grpc.pb.h"
+#include "server/jobs/data_layout.h"
 #include "server/jobs/worker_sessions.h"
 #include "server/rpc/call_runtime.h"
+#include "server/rpc/server_stream.h"
 #include "server/services/staged_uploads.h"
 
 namespace lorsa::server {
@@ -14,6 +19,8 @@ struct WorkerServiceEnvironment {
   CallRuntime data;
   WorkerSessions& sessions;
   StagedUploads& uploads;
+  FileSystem& fs;
+  DataLayout layout;
 };
 
 class WorkerService final : public v1::WorkerService::CallbackService {
@@ -28,11 +35,17 @@ class WorkerService final : public v1::WorkerService::CallbackService {
   grpc::ServerUnaryReactor* GetStagedUpload(grpc::CallbackServerContext* context,
                                             const v1::GetStagedUploadRequest* request,
                                             v1::Upload* response) override;
+  grpc::ServerWriteReactor<v1::FileChunk>* ReadInitialCheckpoint(
+      grpc::CallbackServerContext* context,
+      const v1::ReadInitialCheckpointRequest* request) override;
   grpc::ServerUnaryReactor* StoreRollbacks(grpc::CallbackServerContext* context,
                                            const v1::StoreRollbacksRequest* request,
                                            google::protobuf::Empty* response) override;
 
  private:
+  OpenedSource<v1::FileChunk> OpenInitialCheckpoint(
+      const std::string& job_id, const v1::ReadInitialCheckpointRequest& request);
+
   const WorkerServiceEnvironment env_;
 };
 

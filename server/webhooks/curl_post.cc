@@ -37,7 +37,7 @@ class CurlPost final : public HttpPost {
     const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(),
                                                                    &curl_easy_cleanup);
     if (curl == nullptr) return absl::UnavailableError("libcurl cannot be started");
-    if (cancelled_) return absl::UnavailableError("the server is stopping");
+    if (cancelled_) return Cancelled();
     curl_slist* lines = nullptr;
     for (const std::string& header : headers) lines = curl_slist_append(lines, header.c_str());
     const std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> owned(lines,
@@ -45,6 +45,7 @@ class CurlPost final : public HttpPost {
     size_t answer_bytes = 0;
     Set(curl.get(), url, lines, body, answer_bytes);
     const CURLcode code = curl_easy_perform(curl.get());
+    if (code == CURLE_ABORTED_BY_CALLBACK) return Cancelled();
     // The status comes before the body that was too long.
     if (code != CURLE_OK && answer_bytes <= kMaxAnswerBytes) {
       return absl::UnavailableError(curl_easy_strerror(code));
@@ -57,6 +58,7 @@ class CurlPost final : public HttpPost {
   void Cancel() override { cancelled_ = true; }
 
  private:
+  static absl::Status Cancelled() { return absl::CancelledError("the server is stopping"); }
   void Set(CURL* curl, const std::string& url, curl_slist* headers, const std::string& body,
            size_t& answer_bytes) {
     curl_easy_setopt(curl, CURLOPT_URL, url.c_str());

@@ -62,6 +62,7 @@ bool WebhookSender::SendDue() {
 
 void WebhookSender::Send(const PendingNotice& notice) {
   const absl::Status status = Post(notice);
+  if (absl::IsCancelled(status)) return;  // No fault of the receiver's: it stays due.
   if (!status.ok()) return Postpone(notice, status);
   spdlog::info("event=webhook_taken notice={} tries={}", notice.notice.id(), notice.tries + 1);
   LogFailure(notice, env_.catalog.RemoveNotice(notice.number));

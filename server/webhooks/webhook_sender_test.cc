@@ -126,6 +126,17 @@ TEST_F(WebhookSenderTest, AnotherServerGoesOnWithWhatIsLeft) {
   EXPECT_THAT(Pending(), IsEmpty());
 }
 
+// A stop of the server in the middle of a call put the notice off as if it had been refused.
+TEST_F(WebhookSenderTest, ACallThatAStopCutsOffIsNoFailure) {
+  End("demo");
+  http_.answers = {absl::CancelledError("the server is stopping")};
+  Sender().SendDue();
+  Restart();
+  Sender().SendDue();
+  EXPECT_THAT(http_.requests, SizeIs(2));
+  EXPECT_THAT(Pending(), IsEmpty());
+}
+
 TEST_F(WebhookSenderTest, AfterADayANoticeIsGivenUp) {
   End("demo");
   auto sender = Sender();

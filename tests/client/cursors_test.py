@@ -52,11 +52,12 @@ def test_a_watch_that_knows_all_events_ends_with_the_job() -> None:
     assert cursor.ended
 
 
-def test_logs_that_are_sent_again_are_passed_on_once() -> None:
+def test_logs_go_on_where_the_last_piece_ended() -> None:
     cursor = LogCursor("jobs/a", follow=True)
-    texts: list[str] = []
-    for connection in (["one\n", "two\n"], ["one\ntwo\nth"], ["one\n", "two\n", "three\n", "4\n"]):
-        cursor.request()
-        for text in connection:
-            texts += cursor.handle(job_service_pb2.ReadLogsResponse(text=text))
-    assert "".join(texts) == "one\ntwo\nthree\n4\n"
+    assert not cursor.request().HasField("start")
+    end = job_service_pb2.LogPosition(attempt=2, offset=8)
+    pieces = cursor.handle(job_service_pb2.ReadLogsResponse(attempt=2, text="one\ntwo\n", end=end))
+    assert list(pieces) == ["one\ntwo\n"]
+    assert cursor.request() == job_service_pb2.ReadLogsRequest(
+        name="jobs/a", follow=True, start=end
+    )

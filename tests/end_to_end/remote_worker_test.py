@@ -52,8 +52,8 @@ class RemoteService(Service):
     def partial_uploads(self, job_id: str) -> list[pathlib.Path]:
         return list((self.data / "jobs" / job_id).glob("attempts/*/staging/step-*/upload-*"))
 
-    def submit(self, job_id: str) -> None:
-        self.cli("job", "submit", "--id", job_id, SPEC)
+    def submit(self, job_id: str, *more: str) -> None:
+        self.cli("job", "submit", "--id", job_id, " ".join((SPEC, *more)))
 
     def finish(self, job_id: str) -> dict[str, str]:
         """sha256 of the files for which exactness is claimed, of the last checkpoint."""
@@ -123,6 +123,17 @@ def test_without_the_servers_disk_a_job_gives_the_same_bits(service: RemoteServi
     wait_for("the worker to leave", lambda: not service.worker_pids(), patience=20)
     assert list(service.scratch.iterdir()) == []
     assert service.partial_uploads("away") == []
+
+
+def test_a_job_starts_away_from_the_same_weights(service: RemoteService) -> None:
+    service.submit("first")
+    service.finish("first")
+    start = f"initial_checkpoint: 'jobs/first/checkpoints/step-{STEPS:09}' seed: 3"
+    service.submit("beside", start)
+    expected = service.finish("beside")
+    service.move_workers_away()
+    service.submit("away", start)
+    assert service.finish("away") == expected
 
 
 def test_killed_on_either_side_it_ends_with_the_same_bits(service: RemoteService) -> None:

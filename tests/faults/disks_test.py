@@ -123,6 +123,7 @@ def test_what_was_acknowledged_survives_a_loss_of_power(
             service.kill_workers()
             wait_for("its workers to end", lambda: not service.worker_pids())
             repair(disk)
+            campaign.oracle.lost_power()
             service.start()
             problems = load.stop()
             with Client(service.listen) as client:

@@ -217,6 +217,12 @@ class Oracle:
                 known[attempt] = longer
             return problems
 
+    def lost_power(self) -> None:
+        """The one thing that is not promised through that: what workers printed last."""
+        with self._mu:
+            for facts in self._jobs.values():
+                facts.logs.clear()
+
     def check(self, client: Client, everything: bool = False) -> list[str]:
         """What the server has lost or contradicts; nobody else may use it meanwhile. Jobs that
         ended and held since are looked at again only with `everything`.
@@ -353,5 +359,8 @@ def _checkpoint_problems(known: Checkpoint, checkpoint: Checkpoint) -> list[str]
     fixed = [file.name for file in known.files]
     if known.attempt != checkpoint.attempt:
         fixed = list(REPRODUCED_FILES)
+        # A stop at the last step leaves the weights as trained: not refitted and not evaluated yet.
+        if known.HasField("fvu") != checkpoint.HasField("fvu"):
+            fixed.remove("lorsa.safetensors")
     changed = [f.name for f in known.files if f.name in fixed and digests.get(f.name) != f.sha256]
     return [f"{checkpoint.name}: {', '.join(changed)} changed"] if changed else []

@@ -21,6 +21,15 @@ bool IsScheduled(const TrainConfig& config, const TrainingCounts& counts) {
          (!config.evaluation_is_due(counts.step) || counts.evaluated_step == counts.step);
 }
 
+absl::StatusOr<std::string> FetchCheckpoint(RunHost& host, const std::string& folder) {
+  std::string here;
+  LORSA_RETURN_IF_ERROR(WaitForSpace(host, [&]() -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(here, host.FetchCheckpoint(folder));
+    return absl::OkStatus();
+  }));
+  return here;
+}
+
 CheckpointHistory::CheckpointHistory(const TrainConfig& config, RunHost& host,
                                      absl::Span<const std::string> folders, int64_t first_step)
     : config_(config),
@@ -55,7 +64,7 @@ absl::StatusOr<TrainingState> CheckpointHistory::Find(int64_t before_step, const
                                                       at::Device device) {
   for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) {
     if (StepOfCheckpointFolder(*folder) >= before_step) continue;
-    const absl::StatusOr<std::string> here = Fetch(*folder);
+    const absl::StatusOr<std::string> here = FetchCheckpoint(host_, *folder);
     if (!here.ok() && !IsDamage(here.status())) return here.status();
     absl::StatusOr<Checkpoint> checkpoint = here.ok()
                                                 ? ReadCheckpoint(host_.file_system(), *here, device)
@@ -69,15 +78,6 @@ absl::StatusOr<TrainingState> CheckpointHistory::Find(int64_t before_step, const
     return std::move(checkpoint->state);
   }
   return absl::NotFoundError("There is no checkpoint to go on from.");
-}
-
-absl::StatusOr<std::string> CheckpointHistory::Fetch(const std::string& folder) {
-  std::string here;
-  LORSA_RETURN_IF_ERROR(WaitForSpace(host_, [&]() -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(here, host_.FetchCheckpoint(folder));
-    return absl::OkStatus();
-  }));
-  return here;
 }
 
 void CheckpointHistory::PassOver(const std::string& folder, const absl::Status& why) {

@@ -20,6 +20,9 @@ namespace lorsa::trainer {
 // rather than an extra one because of a stop request.
 bool IsScheduled(const TrainConfig& config, const TrainingCounts& counts);
 
+// RunHost::FetchCheckpoint, again and again while the disk is full.
+absl::StatusOr<std::string> FetchCheckpoint(RunHost& host, const std::string& folder);
+
 // One thread. `config` and `host` outlive it. Reading throws c10::Error.
 class CheckpointHistory {
  public:
@@ -46,8 +49,6 @@ class CheckpointHistory {
  private:
   using Filter = std::function<bool(const TrainingCounts&)>;
   absl::StatusOr<TrainingState> Find(int64_t before_step, const Filter& fits, at::Device device);
-  // RunHost::FetchCheckpoint, again and again while the disk is full.
-  absl::StatusOr<std::string> Fetch(const std::string& folder);
   // Warns that a checkpoint is not used, and why.
   void PassOver(const std::string& folder, const absl::Status& why);
   absl::Status CheckConfiguration(const std::string& folder, const Checkpoint& checkpoint);

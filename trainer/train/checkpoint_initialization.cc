@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "trainer/train/checkpoint.h"
+#include "trainer/train/checkpoint_history.h"
 
 namespace lorsa::trainer {
 namespace {
@@ -38,14 +39,16 @@ void Rescale(double input_scale, double output_scale, CheckpointConfig& config,
   config.output_scale = output_scale;
 }
 
-absl::StatusOr<LorsaParameters> InitializeFromCheckpoint(const TrainConfig& config, FileSystem& fs,
+absl::StatusOr<LorsaParameters> InitializeFromCheckpoint(const TrainConfig& config, RunHost& host,
                                                          const std::string& folder,
                                                          at::Device device) {
   if (folder.empty()) {
     return absl::FailedPreconditionError(
         "The run is to start from a checkpoint's weights and was given none.");
   }
-  LORSA_ASSIGN_OR_RETURN(CheckpointWeights checkpoint, ReadCheckpointWeights(fs, folder, device));
+  LORSA_ASSIGN_OR_RETURN(const std::string here, FetchCheckpoint(host, folder));
+  LORSA_ASSIGN_OR_RETURN(CheckpointWeights checkpoint,
+                         ReadCheckpointWeights(host.file_system(), here, device));
   if (!Fits(config, checkpoint.config)) {
     return absl::FailedPreconditionError(absl::StrCat(
         folder, " has the weights of another Lorsa than the one to train: shapes, rope, qk_norm, ",

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/file_system.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 #include "trainer/train/checkpoint_config.h"
+#include "trainer/train/run_host.h"
 #include "trainer/train/train_config.h"
 
 namespace lorsa::trainer {
@@ -18,11 +18,11 @@ namespace lorsa::trainer {
 void Rescale(double input_scale, double output_scale, CheckpointConfig& config,
              LorsaParameters& parameters);
 
-// The published weights of the checkpoint in `folder`, which is verified, rescaled to the set of
-// `config`. FAILED_PRECONDITION if `folder` is empty or the weights are not of the Lorsa that
-// `config` describes (only which heads are kept may differ: top_k, selection,
-// select_by_decoder_norm); else as ReadCheckpointWeights.
-absl::StatusOr<LorsaParameters> InitializeFromCheckpoint(const TrainConfig& config, FileSystem& fs,
+// The published weights of the checkpoint in `folder`, which is fetched and verified, rescaled to
+// the set of `config`. FAILED_PRECONDITION if `folder` is empty or the weights are not of the Lorsa
+// that `config` describes (only which heads are kept may differ: top_k, selection,
+// select_by_decoder_norm); else as FetchCheckpoint and ReadCheckpointWeights.
+absl::StatusOr<LorsaParameters> InitializeFromCheckpoint(const TrainConfig& config, RunHost& host,
                                                          const std::string& folder,
                                                          at::Device device);
 

@@ -131,9 +131,9 @@ absl::StatusOr<LorsaParameters> InitializeParameters(const TrainConfig& config, 
                                                      LorsaKernel& kernel, at::Device device) {
   const bool from_checkpoint = config.initialization == Initialization::kCheckpoint;
   LORSA_ASSIGN_OR_RETURN(LorsaParameters out,
-                         from_checkpoint ? InitializeFromCheckpoint(config, host.file_system(),
-                                                                    initial_checkpoint, device)
-                                         : InitializeFromSample(config, host, kernel, device));
+                         from_checkpoint
+                             ? InitializeFromCheckpoint(config, host, initial_checkpoint, device)
+                             : InitializeFromSample(config, host, kernel, device));
   if (config.decoder_norm > 0) MoveDecoderNorm(config.decoder_norm, out);
   return out;
 }

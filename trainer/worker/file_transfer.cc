@@ -177,12 +177,32 @@ absl::Status FileTransfer::WritePieces(grpc::ClientWriter<v1::UploadStagedFileRe
 
 absl::Status FileTransfer::FetchCheckpoint(const std::string& name, const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, Describe(name));
-  LORSA_RETURN_IF_ERROR(Local(fs_.RemoveAll(path)));
-  LORSA_RETURN_IF_ERROR(Local(fs_.CreateDirectories(path)));
-  for (const v1::CheckpointFile& file : checkpoint.files()) {
-    LORSA_RETURN_IF_ERROR(FetchFile(name, file, path));
+  return FetchFiles(checkpoint.files(), path,
+                    [&](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext& context,
+                        const v1::CheckpointFile& file, int64_t offset) {
+                      v1::ReadFileRequest request;
+                      request.set_name(name);
+                      request.set_file(file.name());
+                      request.set_offset(offset);
+                      request.set_expected_sha256(file.sha256());
+                      return v1::CheckpointService::NewStub(channel)->ReadFile(&context, request);
+                    });
+}
+
+absl::Status FileTransfer::FetchInitialCheckpoint(
+    const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files, const std::string& path) {
+  if (files.empty()) {
+    return absl::DataLossError("the server cannot read the checkpoint that the job starts from");
   }
-  return absl::OkStatus();
+  return FetchFiles(files, path,
+                    [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext& context,
+                       const v1::CheckpointFile& file, int64_t offset) {
+                      v1::ReadInitialCheckpointRequest request;
+                      request.set_file(file.name());
+                      request.set_offset(offset);
+                      return v1::WorkerService::NewStub(channel)->ReadInitialCheckpoint(&context,
+                                                                                        request);
+                    });
 }
 
 absl::StatusOr<v1::Checkpoint> FileTransfer::Describe(const std::string& name) {
@@ -198,21 +218,21 @@ absl::StatusOr<v1::Checkpoint> FileTransfer::Describe(const std::string& name) {
   return checkpoint;
 }
 
-absl::Status FileTransfer::FetchFile(const std::string& name, const v1::CheckpointFile& file,
-                                     const std::string& folder) {
-  LORSA_RETURN_IF_ERROR(ValidateId("file name", file.name()));
-  LORSA_ASSIGN_OR_RETURN(const auto download, Download::Create(fs_, JoinPath(folder, file.name())));
-  return Repeat([&](const std::shared_ptr<grpc::Channel>& channel) {
-    grpc::ClientContext context;
-    channel_.Authorize(context);
-    v1::ReadFileRequest request;
-    request.set_name(name);
-    request.set_file(file.name());
-    request.set_offset(download->offset());
-    request.set_expected_sha256(file.sha256());
-    const auto stub = v1::CheckpointService::NewStub(channel);
-    return download->Receive(context, *stub->ReadFile(&context, request));
-  });
+absl::Status FileTransfer::FetchFiles(
+    const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files, const std::string& path,
+    OpenFile open) {
+  LORSA_RETURN_IF_ERROR(Local(fs_.RemoveAll(path)));
+  LORSA_RETURN_IF_ERROR(Local(fs_.CreateDirectories(path)));
+  for (const v1::CheckpointFile& file : files) {
+    LORSA_RETURN_IF_ERROR(ValidateId("file name", file.name()));
+    LORSA_ASSIGN_OR_RETURN(const auto download, Download::Create(fs_, JoinPath(path, file.name())));
+    LORSA_RETURN_IF_ERROR(Repeat([&](const std::shared_ptr<grpc::Channel>& channel) {
+      grpc::ClientContext context;
+      channel_.Authorize(context);
+      return download->Receive(context, *open(channel, context, file, download->offset()));
+    }));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FileTransfer::SendRollbacks(const std::string& contents) {

@@ -67,6 +67,11 @@ class FileTransfer {
   // what is there. DATA_LOSS if the server finds it damaged, NOT_FOUND if it was deleted.
   absl::Status FetchCheckpoint(const std::string& name, const std::string& path);
 
+  // The same for the checkpoint that the job starts from, of these files. DATA_LOSS if there are
+  // none: the server cannot read it.
+  absl::Status FetchInitialCheckpoint(
+      const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files, const std::string& path);
+
   // Makes `contents` the job's list of rollbacks.
   absl::Status SendRollbacks(const std::string& contents);
 
@@ -84,8 +89,12 @@ class FileTransfer {
   absl::Status WritePieces(grpc::ClientWriter<v1::UploadStagedFileRequest>& writer,
                            const ReadableFile& contents, uint64_t offset);
   absl::StatusOr<v1::Checkpoint> Describe(const std::string& name);
-  absl::Status FetchFile(const std::string& name, const v1::CheckpointFile& file,
-                         const std::string& folder);
+  // Begins a call that reads a file from `offset` on.
+  using OpenFile = absl::FunctionRef<std::unique_ptr<grpc::ClientReader<v1::FileChunk>>(
+      const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext& context,
+      const v1::CheckpointFile& file, int64_t offset)>;
+  absl::Status FetchFiles(const google::protobuf::RepeatedPtrField<v1::CheckpointFile>& files,
+                          const std::string& path, OpenFile open);
 
   FileSystem& fs_;
   ServerChannel& channel_;

@@ -25,6 +25,20 @@ constexpr char kFolder[] = "step-000000010";
 constexpr char kName[] = "jobs/demo/checkpoints/step-000000010";
 constexpr int64_t kMiB = 1 << 20;
 
+// One chunk of `bytes`, from `offset` on; then the call breaks, unless that was the last one.
+grpc::Status SendChunk(const std::string& bytes, int64_t offset, bool damaged,
+                       grpc::ServerWriter<v1::FileChunk>& writer) {
+  v1::FileChunk chunk;
+  chunk.set_offset(offset);
+  chunk.set_data(bytes.substr(static_cast<size_t>(offset), kMiB));
+  chunk.set_crc32c(Crc32c(chunk.data()) ^ (damaged ? 1u : 0u));
+  chunk.set_file_size(static_cast<int64_t>(bytes.size()));
+  chunk.set_file_sha256(Sha256Hex(bytes));
+  writer.Write(chunk);
+  const bool last = static_cast<size_t>(offset) + chunk.data().size() == bytes.size();
+  return last ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken");
+}
+
 // Keeps what is sent as lorsad does, in memory, and breaks where it is told to.
 class FakeWorkers final : public v1::WorkerService::Service {
  public:
@@ -73,6 +87,15 @@ class FakeWorkers final : public v1::WorkerService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status ReadInitialCheckpoint(grpc::ServerContext* context,
+                                     const v1::ReadInitialCheckpointRequest* request,
+                                     grpc::ServerWriter<v1::FileChunk>* writer) override {
+    absl::MutexLock lock(&mu_);
+    ++calls_;
+    EXPECT_EQ(context->client_metadata().count("authorization"), 1u);
+    return SendChunk(initial.at(request->file()), request->offset(), /*damaged=*/false, *writer);
+  }
+
   grpc::Status StoreRollbacks(grpc::ServerContext*, const v1::StoreRollbacksRequest* request,
                               google::protobuf::Empty*) override {
     absl::MutexLock lock(&mu_);
@@ -102,6 +125,7 @@ class FakeWorkers final : public v1::WorkerService::Service {
   grpc::Status refuse;
   int64_t break_after_pieces = -1;
   int damaged_answers = 0;
+  std::map<std::string, std::string> initial;  // files of the checkpoint that the job starts from
 
  private:
   static grpc::Status Broken() { return {grpc::StatusCode::UNAVAILABLE, "broken on purpose"}; }
@@ -131,16 +155,7 @@ class FakeCheckpoints final : public v1::CheckpointService::Service {
     ++reads;
     EXPECT_EQ(request->expected_sha256(), Sha256Hex(bytes));
     if (changed) return {grpc::StatusCode::ABORTED, "not the file that was published"};
-    v1::FileChunk chunk;
-    const size_t offset = static_cast<size_t>(request->offset());
-    chunk.set_offset(request->offset());
-    chunk.set_data(bytes.substr(offset, kMiB));
-    chunk.set_crc32c(Crc32c(chunk.data()) ^ (damaged ? 1u : 0u));
-    chunk.set_file_size(static_cast<int64_t>(bytes.size()));
-    chunk.set_file_sha256(Sha256Hex(bytes));
-    writer->Write(chunk);
-    const bool last = offset + chunk.data().size() == bytes.size();
-    return last ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken");
+    return SendChunk(bytes, request->offset(), damaged, *writer);
   }
 
   std::string bytes = std::string(5 * kMiB / 2, 'c');
@@ -257,6 +272,20 @@ TEST_F(FileTransferTest, ADamagedDownloadIsDamageOfTheCheckpoint) {
   checkpoints_.changed = true;
   EXPECT_TRUE(absl::IsDataLoss(Fetch()));
   EXPECT_TRUE(absl::IsNotFound(Fetch("jobs/demo/checkpoints/step-000000020")));
+}
+
+TEST_F(FileTransferTest, TheCheckpointThatAJobStartsFromIsFetched) {
+  workers_.initial = {{"config.json", "{}"}, {"lorsa.safetensors", std::string(3 * kMiB / 2, 'w')}};
+  google::protobuf::RepeatedPtrField<v1::CheckpointFile> files;
+  for (const auto& [name, bytes] : workers_.initial) files.Add()->set_name(name);
+  const std::string path = scratch_.Path("fetched/initial_checkpoint");
+  ASSERT_TRUE(transfer_->FetchInitialCheckpoint(files, path).ok());
+  EXPECT_EQ(workers_.calls(), 3) << "the second file in two";
+  for (const auto& [name, bytes] : workers_.initial) {
+    EXPECT_EQ(ReadFile(fs_, JoinPath(path, name), 4 * kMiB).value(), bytes) << name;
+  }
+  files.Clear();
+  EXPECT_TRUE(absl::IsDataLoss(transfer_->FetchInitialCheckpoint(files, path)));
 }
 
 TEST_F(FileTransferTest, AFileNameThatLeavesTheFolderIsRefused) {

@@ -142,6 +142,11 @@ absl::StatusOr<std::string> RemoteHost::FetchCheckpoint(const std::string& folde
   const std::string id = folder.substr(folder.rfind('/') + 1);
   const std::string path = JoinPath(folder_->fetched_folder(), id);
   LORSA_RETURN_IF_ERROR(fs_.RemoveAll(folder_->fetched_folder()));
+  if (folder == welcome_.initial_checkpoint_folder()) {
+    LORSA_RETURN_IF_ERROR(
+        transfer_.FetchInitialCheckpoint(welcome_.initial_checkpoint_files(), path));
+    return path;
+  }
   LORSA_RETURN_IF_ERROR(transfer_.FetchCheckpoint(
       absl::StrCat(channel_.bootstrap().job(), "/checkpoints/", id), path));
   return path;

@@ -191,14 +191,20 @@ grpc::Status FakeJobService::ReadLogs(grpc::ServerContext*, const v1::ReadLogsRe
   v1::Job job;
   const grpc::Status status = Find(request->name(), &job);
   if (!status.ok()) return status;
-  size_t whole = logs.size();
+  // Positions count messages.
+  const auto first = static_cast<size_t>(request->start().offset());
+  size_t last = logs.size();
   if (!log_cuts.empty()) {
-    whole = log_cuts.front();
+    last = std::min(last, first + log_cuts.front());
     log_cuts.pop_front();
   }
-  for (size_t i = 0; i < whole; ++i) writer->Write(logs[i]);
-  return whole == logs.size() ? grpc::Status::OK
-                              : grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut");
+  for (size_t i = first; i < last; ++i) {
+    v1::ReadLogsResponse response = logs[i];
+    response.mutable_end()->set_offset(static_cast<int64_t>(i + 1));
+    writer->Write(response);
+  }
+  return last == logs.size() ? grpc::Status::OK
+                             : grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut");
 }
 
 grpc::Status FakeMetricService::StreamMetrics(

@@ -122,28 +122,25 @@ class MetricCursor(Cursor[metric_service_pb2.MetricPoint]):
 
 
 class LogCursor(Cursor[str]):
-    """ReadLogs: it has no position to go on from, so what was seen is read again and skipped."""
+    """ReadLogs: whole lines of all attempts in order, each once."""
 
     def __init__(self, name: str, follow: bool) -> None:
         self._name = name
         self._follow = follow
-        self._seen = 0  # characters
-        self._to_skip = 0
+        self._start: job_service_pb2.LogPosition | None = None
 
     @property
     def what(self) -> str:
         return f"the logs of {self._name}"
 
     def request(self) -> job_service_pb2.ReadLogsRequest:
-        self._to_skip = self._seen
-        return job_service_pb2.ReadLogsRequest(name=self._name, follow=self._follow)
+        return job_service_pb2.ReadLogsRequest(
+            name=self._name, follow=self._follow, start=self._start
+        )
 
     def handle(self, response: job_service_pb2.ReadLogsResponse) -> Iterator[str]:
-        new = response.text[self._to_skip :]
-        self._to_skip -= len(response.text) - len(new)
-        if new:
-            self._seen += len(new)
-            yield new
+        self._start = response.end
+        yield response.text
 
     def closed(self) -> RpcError | None:
         self.ended = True
