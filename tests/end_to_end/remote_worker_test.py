@@ -14,20 +14,19 @@ from collections.abc import Iterator
 
 import pytest
 from service import BIN, Service, wait_for
-from synthetic_set import write_set
 
 STEPS = 100
 # 14 MiB a checkpoint, so that there is a middle of its upload.
 SPEC = (
-    "activation_set: 'set' n_ov_heads: 18000 n_qk_heads: 8 top_k: 8 tokens: 12800 threads: 1 "
-    "sequences_per_step: 4 evaluation_interval_tokens: 6400 checkpoint_interval_tokens: 1280 "
-    "keep_checkpoints: 2"
+    "activation_set: 'set' n_ov_heads: 18000 n_qk_heads: 8 top_k: 8 tokens: 3200 threads: 1 "
+    "sequences_per_step: 1 evaluation_interval_tokens: 1600 checkpoint_interval_tokens: 320 "
+    "keep_checkpoints: 2 resample_interval_fraction: 0"
 )
 EXACT = ("lorsa.safetensors", "state.safetensors", "config.json")
 WRAPPER = """#!/bin/sh
 exec unshare --mount sh -c '
   mount -t tmpfs none {data} && mount -t tmpfs none {sets} || exit 1
-  echo "in sight: $(ls {data} {sets} | grep -vc :)"
+  echo "in sight: $(find {data} {sets} -mindepth 1 | wc -l)"
   exec {bin}/lorsa-worker --bootstrap=- --scratch={scratch}'
 """
 
@@ -62,21 +61,12 @@ class RemoteService(Service):
         folder = self.data / "jobs" / job_id / "checkpoints" / f"step-{STEPS:09}"
         return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in EXACT}
 
-    def kill_workers(self) -> None:
-        for pid in self.worker_pids():
-            os.kill(pid, signal.SIGKILL)
-
 
 @pytest.fixture
 def service(tmp_path: pathlib.Path) -> Iterator[RemoteService]:
-    service = RemoteService(tmp_path, "--disk-reserve-bytes", "0")
-    write_set(service.sets / "set")
-    service.start()
-    try:
-        service.cli("set", "register", "set", service.sets / "set")
+    with RemoteService(tmp_path, "--disk-reserve-bytes", "0") as service:
+        service.add_set()
         yield service
-    finally:
-        service.close()
 
 
 def wait_for_checkpoints(service: Service, job_id: str, step: int) -> None:

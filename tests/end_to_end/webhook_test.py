@@ -13,10 +13,8 @@ from typing import Any
 
 import pytest
 from finished_job import SPEC
-from lorsa.client import Client
 from pages import code_of
 from service import PATIENCE, Service, wait_for
-from synthetic_set import write_set
 
 KEY = "a key that only the server and the receiver know"
 
@@ -72,15 +70,9 @@ def service(tmp_path: pathlib.Path, receiver: Receiver) -> Iterator[Service]:
         f'webhooks {{ secret_file: "{tmp_path / "key"}" allowed_hosts: "{host}"'
         " timeout_seconds: 100 }\n"
     )
-    service = Service(tmp_path, "--config", str(config))
-    write_set(service.sets / "set")
-    try:
-        service.start()
-        with Client(service.address) as client:
-            client.sets.register("set", service.sets / "set")
+    with Service(tmp_path, "--config", str(config)) as service:
+        service.add_set()
         yield service
-    finally:
-        service.close()
 
 
 def submit(service: Service, job_id: str, url: str, ok: bool = True) -> str:
@@ -135,8 +127,7 @@ def test_a_receiver_that_nobody_allowed_is_refused(service: Service, receiver: R
 
 
 def test_without_configuration_there_are_no_webhooks(lorsad: Service) -> None:
-    write_set(lorsad.sets / "set")
-    lorsad.cli("set", "register", "set", lorsad.sets / "set")
+    lorsad.add_set()
     assert "allows no webhooks" in submit(lorsad, "demo", "http://127.0.0.1/", ok=False)
 
 

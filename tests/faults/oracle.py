@@ -107,6 +107,8 @@ class Oracle:
         self._jobs: dict[str, JobFacts] = {}
         self._sweeps: dict[str, SweepFacts] = {}
         self._sets: dict[str, SetFacts] = {}
+        # A run that begins just then is refused: its checkpoints would find no room.
+        self.disk_was_full = False
 
     def jobs(self) -> list[JobFacts]:
         """In the order in which they were asked for."""
@@ -259,7 +261,9 @@ class Oracle:
         problems += self.saw_logs(facts.name, logs)
         if any(len(logs.get(attempt, "")) < len(text) for attempt, text in facts.logs.items()):
             problems.append(f"{facts.name}: lines of its log are lost")
-        if state_name(job.state) == "FAILED" and facts.worker_kills < FEWEST_LOSSES_TO_FAIL:
+        refused = self.disk_was_full and job.reason == "CANNOT_START"
+        lost = refused or facts.worker_kills >= FEWEST_LOSSES_TO_FAIL
+        if state_name(job.state) == "FAILED" and not lost:
             problems.append(f"{facts.name} FAILED: {job.reason} {job.message}")
         facts.settled = state_name(job.state) in FINAL and not problems
         facts.retired = facts.settled and not facts.of_sweep and facts.name[-1] in "01234567"
