@@ -189,6 +189,7 @@ absl::StatusOr<std::unique_ptr<FileReceiver>> FileUploads::Receive(const Incomin
   LORSA_ASSIGN_OR_RETURN(std::shared_ptr<void> claim, Take(PathOf(file)));
   LORSA_ASSIGN_OR_RETURN(const bool complete, IsComplete(file));
   if (complete) {
+    LORSA_RETURN_IF_ERROR(fs_.SyncDirectory(file.folder));  // 4, of a call that ended before it.
     return std::make_unique<NothingToReceive>(
         Received(file.name, file.size_bytes, /*complete=*/true));
   }
