@@ -17,8 +17,9 @@ ctest --preset release --parallel 2 --output-junit "$PWD/$reports/ctest.xml" || 
 .venv/bin/python -m pytest -q --junitxml "$reports/pytest.xml" --ignore tests/interop client/python/tests tests ||
   echo "pytest: some tests failed"
 tests/interop/run.sh --junitxml "$PWD/$reports/interop.xml" || echo "interop: some tests failed"
+tests/fuzz/run.sh --junit "$PWD/$reports/fuzz.xml" || echo "fuzz: some targets failed"
 git ls-files '*.cc' '*.h' | xargs clang-format --dry-run -Werror || touch "$reports/lint_failed"
 .venv/bin/ruff check client/python tests deploy bench || touch "$reports/lint_failed"
 .venv/bin/mypy --config-file client/python/pyproject.toml client/python || touch "$reports/lint_failed"
 
-exec .venv/bin/python tests/count.py "$reports" ctest pytest interop
+exec .venv/bin/python tests/count.py "$reports" ctest pytest interop fuzz
