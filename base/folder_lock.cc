@@ -14,11 +14,12 @@
 namespace lorsa {
 namespace {
 
-// What the holder wrote into the file; empty if nothing can be read.
+// Who holds the lock, by what it wrote into the file, which it may not have done yet.
 std::string ReadHolder(int fd) {
   char text[32];
   const ssize_t size = ::pread(fd, text, sizeof(text), 0);
-  return std::string(absl::StripAsciiWhitespace(absl::string_view(text, size > 0 ? size : 0)));
+  const auto pid = absl::StripAsciiWhitespace(absl::string_view(text, size > 0 ? size : 0));
+  return pid.empty() ? "another process" : absl::StrCat("the process with pid ", pid);
 }
 
 absl::Status WritePid(int fd, const std::string& path) {
@@ -38,9 +39,9 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Acquire(const std::strin
   std::unique_ptr<FolderLock> lock(new FolderLock(fd));
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock", path);
-    return absl::FailedPreconditionError(
-        absl::StrCat(DirectoryOf(path), " is in use by the process with pid ", ReadHolder(fd),
-                     "; stop that one or name another folder"));
+    return absl::FailedPreconditionError(absl::StrCat(DirectoryOf(path), " is in use by ",
+                                                      ReadHolder(fd),
+                                                      "; stop that one or name another folder"));
   }
   LORSA_RETURN_IF_ERROR(WritePid(fd, path));
   return lock;

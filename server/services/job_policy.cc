@@ -55,9 +55,10 @@ std::vector<FieldViolation> PolicyViolations(const v1::JobPolicy& policy, absl::
     CheckDuration(policy.step_timeout(), "policy.step_timeout", kMinStepTimeoutSeconds,
                   kMaxStepTimeoutSeconds, violations);
   }
+  const absl::Time deadline = absl::FromUnixSeconds(policy.deadline().seconds()) +
+                              absl::Nanoseconds(policy.deadline().nanos());
   if (policy.has_deadline() &&
-      (policy.deadline().seconds() <= absl::ToUnixSeconds(now) ||
-       policy.deadline().seconds() > absl::ToUnixSeconds(now) + kMaxTtlSeconds)) {
+      (deadline <= now || deadline > now + absl::Seconds(kMaxTtlSeconds))) {
     violations.push_back(
         {"policy.deadline", "is not between now and ten years from now; give a time to come"});
   }

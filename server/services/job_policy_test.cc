@@ -30,7 +30,7 @@ std::vector<std::string> Refused(const std::string& text) {
 TEST(JobPolicyTest, BoundsThemselvesAreAllowed) {
   EXPECT_THAT(Refused(""), IsEmpty());
   EXPECT_THAT(Refused("priority: 1000 ttl { seconds: 1 } step_timeout { seconds: 10 }"
-                      "deadline { seconds: 1796000001 }"),
+                      "deadline { seconds: 1796000000 nanos: 1 }"),
               IsEmpty());
   EXPECT_THAT(Refused("priority: -1000 ttl { seconds: 315360000 } step_timeout { seconds: 604800 }"
                       "labels { key: 'team' value: '' } labels { key: 'layer' value: '12' }"),
