@@ -39,8 +39,18 @@ JobChange Recover(const JobRecord& job, int startup_failures, const Loss& loss,
   return change;
 }
 
+JobChange TryToReachAgain(const Loss& loss, const JobOptions& options) {
+  return {.state = v1::JOB_STATE_RECOVERING,
+          .reason = "UNREACHABLE",
+          .message =
+              absl::StrCat("the machine of the worker could not be reached: ", loss.cause,
+                           "; the next try begins in ", absl::FormatDuration(options.max_backoff)),
+          .not_before = loss.end.time + options.max_backoff};
+}
+
 JobChange RecoverOrGiveUp(const JobRecord& job, const Loss& loss, const JobOptions& options) {
   const bool at_startup = job.job.state() == v1::JOB_STATE_STARTING;
+  if (at_startup && loss.unreachable) return TryToReachAgain(loss, options);
   const int startup_failures = at_startup ? job.startup_failures + 1 : 0;
   if (startup_failures >= options.max_startup_failures) {
     return GiveUp("STARTUP_CRASH",

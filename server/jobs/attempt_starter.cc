@@ -11,6 +11,7 @@
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
+#include "server/jobs/job_state.h"
 #include "server/jobs/staging.h"
 
 namespace lorsa::server {
@@ -31,7 +32,10 @@ JobDecision BeginAttempt(const JobRecord& seen, const std::string& token) {
 
 JobDecision RecordWorker(const AttemptKey& attempt, const ProcessIdentity& worker) {
   return [=](const JobRecord& job) -> absl::StatusOr<JobChange> {
-    if (job.job.attempt() != attempt.attempt) return StaleAttempt(attempt);
+    // A worker may be so quick that it has ended before its start is recorded.
+    if (job.job.attempt() != attempt.attempt || !HasWorker(job.job.state())) {
+      return StaleAttempt(attempt);
+    }
     return JobChange{.reason = "WORKER_STARTED",
                      .message = absl::StrCat("the worker's pid is ", worker.pid),
                      .worker = worker};

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -34,12 +35,14 @@ class FakeLauncher final : public Launcher {
     launched.push_back(request);
     const ProcessIdentity process{"boot", static_cast<pid_t>(1000 + launched.size()), 77};
     alive_[process.pid] = true;
+    on_launch();
     return process;
   }
   ProcessStatus Check(const ProcessIdentity& process) override {
     if (alive_[process.pid]) return {.alive = true};
     return {.alive = false,
             .ending = endings_[process.pid],
+            .exit_status = exit_status,
             .out_of_memory = out_of_memory_.contains(process.pid)};
   }
   void Kill(const ProcessIdentity& process) override {
@@ -64,6 +67,8 @@ class FakeLauncher final : public Launcher {
   }
 
   bool failing = false;
+  std::optional<int> exit_status;  // of all that have ended
+  std::function<void()> on_launch = [] {};
   std::vector<LaunchRequest> launched;
   std::vector<pid_t> killed;
   std::vector<pid_t> watched;  // at the last reaping

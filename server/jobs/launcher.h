@@ -2,6 +2,7 @@
 #ifndef LORSA_SERVER_JOBS_LAUNCHER_H_
 #define LORSA_SERVER_JOBS_LAUNCHER_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,6 +22,7 @@ struct ProcessStatus {
   bool alive = false;
   // How it ended, if that is known: "exited with status 1", "was killed by signal 9 (Killed)".
   std::string ending;
+  std::optional<int> exit_status;  // if it exited, and that is known
   // The kernel killed it because memory ran out, as far as that can be told.
   bool out_of_memory = false;
 };

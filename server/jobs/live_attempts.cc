@@ -33,6 +33,11 @@ void LiveAttempts::Heard(const AttemptKey& attempt, absl::Duration now) {
   if (Entry* entry = Find(attempt)) entry->signs.heard = now;
 }
 
+void LiveAttempts::Transferred(const AttemptKey& attempt, absl::Duration now) {
+  absl::MutexLock lock(&mu_);
+  if (Entry* entry = Find(attempt)) entry->signs = {.heard = now, .progressed = now};
+}
+
 void LiveAttempts::BeginHandling(const AttemptKey& attempt, absl::Duration now) {
   absl::MutexLock lock(&mu_);
   Entry* entry = Find(attempt);

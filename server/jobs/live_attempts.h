@@ -40,6 +40,8 @@ class LiveAttempts {
   // waits for.
   LastSigns Observe(const AttemptKey& attempt, absl::Duration now);
   void Heard(const AttemptKey& attempt, absl::Duration now);
+  // A piece of a file has come from it: as good as a message and as a step.
+  void Transferred(const AttemptKey& attempt, absl::Duration now);
   // Around the handling of a message.
   void BeginHandling(const AttemptKey& attempt, absl::Duration now);
   void EndHandling(const AttemptKey& attempt, absl::Duration now);

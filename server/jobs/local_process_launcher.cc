@@ -67,6 +67,7 @@ bool IsKilled(int wait_status) {
 // `before` and `now`: processes killed for want of memory by the launch and by the end.
 ProcessStatus EndingOf(int wait_status, std::optional<int64_t> before, std::optional<int64_t> now) {
   ProcessStatus status{.alive = false, .ending = DescribeEnding(wait_status)};
+  if (WIFEXITED(wait_status)) status.exit_status = WEXITSTATUS(wait_status);
   if (!IsKilled(wait_status)) return status;
   if (!before || !now) {
     absl::StrAppend(&status.ending, ", perhaps because memory ran out");

@@ -145,6 +145,45 @@ TEST_F(RecoveryTest, WorkersThatDieBeforeTheyHaveBegunAreGivenUpSooner) {
   EXPECT_THAT(Get("demo").message(), HasSubstr("exited with status 127"));
 }
 
+// A reboot of the machine to which a wrapper takes workers failed every job that was queued.
+TEST_F(RecoveryTest, AMachineThatCannotBeReachedIsTriedAgainAndAgain) {
+  options_.worker_endpoint = "gpu.example:7070";
+  Restart();
+  Create("demo");
+  launcher_.exit_status = 255;
+  for (int attempt = 1; attempt <= 20; ++attempt) {
+    Poll();
+    ASSERT_EQ(State("demo"), v1::JOB_STATE_STARTING) << attempt;
+    launcher_.EndLast("exited with status 255");
+    Poll();
+    ASSERT_EQ(Get("demo").reason(), "UNREACHABLE");
+    EXPECT_THAT(Get("demo").message(), HasSubstr("exited with status 255"));
+    Advance(options_.max_backoff);
+  }
+  launcher_.exit_status = 127;
+  for (int attempt = 1; attempt <= options_.max_startup_failures; ++attempt) {
+    Poll();
+    launcher_.EndLast("exited with status 127");
+    Poll();
+    Advance(options_.max_backoff);
+  }
+  EXPECT_EQ(Get("demo").reason(), "STARTUP_CRASH");
+}
+
+// The event of its start came after that of its end, and made the history a chain with two ends.
+TEST_F(RecoveryTest, AWorkerThatEndedBeforeItsStartWasRecordedHasOneEnd) {
+  Create("demo");
+  launcher_.on_launch = [&] {
+    FakeWorker worker = Launched();
+    ASSERT_TRUE(Connect(worker).ok());
+    ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
+  };
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(catalog_->ListEvents("demo", 0, 100).value().back().from_state(),
+            v1::JOB_STATE_RUNNING);
+}
+
 TEST_F(RecoveryTest, OnlyLossesBeforeTheBeginningOneAfterTheOtherCount) {
   options_.max_recoveries = 10;
   Restart();

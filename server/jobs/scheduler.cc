@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kMaxOutcomeBytes = 64 << 10;
 constexpr int kOverdueAtOnce = 100;
+constexpr int kWrapperUnreachable = 255;  // ssh(1): an error of its own
 // Looked at in one Poll beside those that may start: jobs that could never start are passed over.
 constexpr int kQueueAhead = 64;
 constexpr absl::Duration kLaunchRetry = absl::Seconds(5);
@@ -169,6 +170,8 @@ void Scheduler::EndDeadWorker(const JobRecord& job, const AttemptKey& attempt,
     Loss loss{.cause = process.ending.empty() ? "its process is gone"
                                               : absl::StrCat("its process ", process.ending)};
     if (process.out_of_memory) loss.reason = "OUT_OF_MEMORY";
+    loss.unreachable =
+        !options_.worker_endpoint.empty() && process.exit_status == kWrapperUnreachable;
     return Lose(attempt, std::move(loss));
   }
   const absl::StatusOr<JobRecord> changed = CommitChange(

@@ -214,6 +214,10 @@ absl::Status WorkerSessions::AddWhatIsNotShared(const std::string& job_id,
   return absl::OkStatus();
 }
 
+void WorkerSessions::NoteTransfer(const AttemptKey& attempt) {
+  live_.Transferred(attempt, env_.uptime());
+}
+
 absl::Status WorkerSessions::StoreRollbacks(const AttemptKey& attempt, absl::string_view contents) {
   if (contents.empty() || contents.size() > kMaxRollbacksBytes) {
     return absl::InvalidArgumentError(

@@ -41,6 +41,9 @@ class WorkerSessions final : public WorkerTokenVerifier {
   // The stream has ended, for whatever reason. The job goes on: the worker may come back.
   void Disconnected(const AttemptKey& attempt, const WorkerConnection* connection);
 
+  // A piece of a file has come from the attempt: it is neither silent nor stuck.
+  void NoteTransfer(const AttemptKey& attempt);
+
   // Replaces the list of rollbacks of the attempt's job by what a worker that does not share the
   // disk wrote; durable on OK. INVALID_ARGUMENT if it is too long; FAILED_PRECONDITION as above.
   absl::Status StoreRollbacks(const AttemptKey& attempt, absl::string_view contents);

@@ -165,7 +165,11 @@ absl::StatusOr<bool> FileUploads::IsComplete(const IncomingFile& file) const {
 
 absl::Status FileUploads::CheckOffset(const IncomingFile& file,
                                       const std::string& partial_path) const {
-  LORSA_ASSIGN_OR_RETURN(const int64_t received, SizeOf(fs_, partial_path));
+  LORSA_ASSIGN_OR_RETURN(int64_t received, SizeOf(fs_, partial_path));
+  if (received > file.size_bytes) {
+    LORSA_RETURN_IF_ERROR(fs_.Remove(partial_path));
+    received = 0;
+  }
   if (received == file.offset) return absl::OkStatus();
   return WithReason(
       absl::AbortedError(absl::StrCat("the server has ", received, " bytes of ", file.name,

@@ -4,7 +4,8 @@
 //   FOLDER/upload-NAME   what has come of a file so far
 //
 // Protocol of a file:
-//   1. The client says what it is going to send, and from which byte on: that many are there.
+//   1. The client says what it is going to send, and from which byte on: that many are there. What
+//      is there of a longer file is of another, and dropped.
 //   2. Each piece is compared with its checksum and appended.
 //   3. When all bytes are there the file is fsynced and read back: its sha256 is compared with the
 //      one that the client named. If it differs, the file is removed and sent anew.

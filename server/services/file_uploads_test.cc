@@ -64,6 +64,16 @@ TEST_F(FileUploadsTest, WhicheverStepFailsTheNextCallGoesOnAndEndsWell) {
   EXPECT_GT(failures, 12);
 }
 
+// A longer file of the same name that was cut off could neither be gone on with nor replaced.
+TEST_F(FileUploadsTest, WhatIsThereOfALongerFileIsDropped) {
+  ASSERT_TRUE(posix_.CreateDirectories(scratch_.Path("set")).ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(posix_, scratch_.Path("set/upload-shard"), contents_ + "more").ok());
+  FileUploads uploads(posix_, /*disk_reserve_bytes=*/0);
+  EXPECT_TRUE(uploads.Receive(File(/*offset=*/0)).ok());
+  EXPECT_TRUE(Send(posix_)->complete());
+}
+
 // The rename may be lost with the power until the folder is fsynced; a call that found the renamed
 // file answered at once that it was on the disk.
 TEST_F(FileUploadsTest, AFileIsCompleteOnlyOnceItsFolderIsFsynced) {

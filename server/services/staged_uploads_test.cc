@@ -163,6 +163,17 @@ TEST_F(StagedUploadsTest, TheWeightsThatAJobStartsFromAreReadFromAnyByteOn) {
   EXPECT_EQ(ReadInitial(kWeights, 0, contents).error_code(), grpc::StatusCode::ABORTED);
 }
 
+// A checkpoint that took long to send ended its attempt as silent or stuck, in the middle.
+TEST_F(StagedUploadsTest, APieceThatCameIsASignOfLife) {
+  auto worker = Run();
+  const std::string weights(30'000, 'w');
+  Advance(options_.silence_timeout);
+  Send(StartOf(kWeights, weights), weights.substr(0, 10'000));
+  Advance(options_.silence_timeout);
+  Poll();
+  EXPECT_EQ(Get("demo").state(), v1::JOB_STATE_RUNNING);
+}
+
 TEST_F(StagedUploadsTest, OnlyTheAttemptsTokenOpensTheFolder) {
   auto worker = Run();
   const std::string good = token_;

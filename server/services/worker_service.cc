@@ -1,5 +1,6 @@
 #include "server/services/worker_service.h"
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -39,6 +40,23 @@ class SessionHandler final : public BidiHandler<v1::WorkerMessage> {
   bool greeted_ = false;
 };
 
+// A file of an attempt, each piece of which is a sign of its life.
+class NotedReceiver final : public FileReceiver {
+ public:
+  NotedReceiver(std::unique_ptr<FileReceiver> receiver, std::function<void()> note)
+      : receiver_(std::move(receiver)), note_(std::move(note)) {}
+
+  absl::Status Append(const v1::UploadData& piece) override {
+    note_();
+    return receiver_->Append(piece);
+  }
+  absl::StatusOr<v1::UploadedFile> Finish() override { return receiver_->Finish(); }
+
+ private:
+  const std::unique_ptr<FileReceiver> receiver_;
+  const std::function<void()> note_;
+};
+
 }  // namespace
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* WorkerService::Session(
@@ -58,8 +76,11 @@ grpc::ServerReadReactor<v1::UploadStagedFileRequest>* WorkerService::UploadStage
       env_.data, "lorsa.v1.WorkerService.UploadStagedFile", context, response,
       [this](const Caller& caller) {
         return std::make_unique<UploadSink<v1::UploadStagedFileRequest>>(
-            [this, attempt = *caller.worker](const v1::UploadStagedFileRequest& first) {
-              return env_.uploads.Receive(attempt, first.start());
+            [this, attempt = *caller.worker](const v1::UploadStagedFileRequest& first)
+                -> absl::StatusOr<std::unique_ptr<FileReceiver>> {
+              LORSA_ASSIGN_OR_RETURN(auto receiver, env_.uploads.Receive(attempt, first.start()));
+              return std::make_unique<NotedReceiver>(
+                  std::move(receiver), [this, attempt] { env_.sessions.NoteTransfer(attempt); });
             });
       });
 }
@@ -86,9 +107,13 @@ grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadInitialCheckpoint(
 OpenedSource<v1::FileChunk> WorkerService::OpenInitialCheckpoint(
     const std::string& job_id, const v1::ReadInitialCheckpointRequest& request) {
   const std::string folder = env_.layout.InitialCheckpointFolder(job_id);
-  LORSA_ASSIGN_OR_RETURN(const auto files, ReadCheckpointManifest(env_.fs, folder));
+  const auto files = ReadCheckpointManifest(env_.fs, folder);
+  if (absl::IsNotFound(files.status())) {
+    return absl::NotFoundError("this job starts from no checkpoint");
+  }
+  LORSA_RETURN_IF_ERROR(files.status());
   // Only a name that the manifest lists is ever part of a path.
-  for (const v1::CheckpointFile& file : files) {
+  for (const v1::CheckpointFile& file : *files) {
     if (file.name() != request.file()) continue;
     return FileChunkSource::Open(env_.fs, {.path = JoinPath(folder, file.name()),
                                            .size = file.size_bytes(),

@@ -35,6 +35,7 @@ class StoredJob:
 
     state: str
     attempt: int
+    deleted: bool  # and about to be removed
     checkpoints: list[Checkpoint]
 
 
@@ -45,8 +46,10 @@ def stored_jobs(data: pathlib.Path) -> dict[str, StoredJob]:
         assert catalog.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert catalog.execute("PRAGMA foreign_key_check").fetchall() == []
         jobs = {
-            job_id: StoredJob(state_name(state), attempt, [])
-            for job_id, state, attempt in catalog.execute("SELECT id, state, attempt FROM jobs")
+            job_id: StoredJob(state_name(state), attempt, bool(deleted), [])
+            for job_id, state, attempt, deleted in catalog.execute(
+                "SELECT id, state, attempt, deleted FROM jobs"
+            )
         }
         rows = catalog.execute(
             "SELECT id, step, files FROM checkpoints JOIN jobs ON number = job ORDER BY step"
@@ -67,7 +70,8 @@ def problems_at_rest(service: Service) -> list[str]:
     for job_id, job in jobs.items():
         if job.state in WITH_WORKER:
             problems.append(f"{job_id} is {job.state} after the drain")
-        problems += _checkpoint_problems(service.data / "jobs" / job_id / "checkpoints", job)
+        if not job.deleted:
+            problems += _checkpoint_problems(service.data / "jobs" / job_id / "checkpoints", job)
     return problems + _strangers(service.data, jobs)
 
 

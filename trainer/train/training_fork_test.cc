@@ -75,6 +75,20 @@ TEST_F(TrainingForkTest, WaitsForRoomToFetchAndPassesOverWhatIsGone) {
   EXPECT_EQ(host.Points(MetricKind::kTraining).front().step, 16);
 }
 
+// The full disk was taken for the reason of the end, and the job FAILED when it was paused.
+TEST_F(TrainingForkTest, AStopWhileThereIsNoRoomToFetchIsAStop) {
+  const FakeHost other = RunOther();
+  FakeHost host = NewHost("fork");
+  StopRequest stop = StopRequest::kNone;
+  host.on_poll = [&] { return stop; };
+  host.on_fetch = [](const std::string&) { return absl::ResourceExhaustedError("full"); };
+  host.on_sleep = [&] { stop = StopRequest::kPause; };
+  const auto outcome = RunTraining(config_, host, other.CheckpointFolders());
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, RunOutcome::Kind::kPaused);
+  EXPECT_THAT(host.published, IsEmpty());
+}
+
 TEST_F(TrainingForkTest, DoesNotBeginAnewWithoutItsCheckpoint) {
   FakeHost host = NewHost("fork");
   const auto status = RunTraining(config_, host, {}, {.first_step = 10}).status();

@@ -73,21 +73,23 @@ class TrainingRun {
   absl::StatusOr<RunOutcome> Run() {
     began_ = host_.Now();
     const absl::Status started = Start();
-    if (absl::IsCancelled(started) && Stopping()) {
+    if (IsInterruption(started)) {
       return Outcome(OutcomeOf(host_.stop_requested()), "Stopped before there were weights.");
     }
     LORSA_RETURN_IF_ERROR(started);
     const absl::Status status = TrainToTheEnd();
     if (status.ok()) return Outcome(RunOutcome::Kind::kSucceeded, "");
-    // CANCELLED from the host broke a wait off because of a stop request, as did RESOURCE_EXHAUSTED
-    // the wait for a full disk.
-    const bool interrupted = absl::IsCancelled(status) || absl::IsResourceExhausted(status);
-    if (interrupted && Stopping()) return Stop();
-    return status;
+    return IsInterruption(status) ? Stop() : absl::StatusOr<RunOutcome>(status);
   }
 
  private:
   // --- Beginning and end ---
+
+  // CANCELLED from the host broke a wait off because of a stop request, as did RESOURCE_EXHAUSTED
+  // the wait for a full disk.
+  bool IsInterruption(const absl::Status& status) {
+    return (absl::IsCancelled(status) || absl::IsResourceExhausted(status)) && Stopping();
+  }
 
   absl::Status Start() {
     reporter_.Phase("initializing", state_.counts);

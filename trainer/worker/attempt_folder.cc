@@ -1,7 +1,12 @@
 #include "trainer/worker/attempt_folder.h"
 
+#include <unistd.h>
+
+#include <vector>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
@@ -12,18 +17,21 @@ namespace {
 
 constexpr absl::string_view kInfix = ".attempt-";
 
-std::string NameOf(const std::string& job_id, int attempt) {
-  return absl::StrFormat("%s%s%04d", job_id, kInfix, attempt);
+std::string NameOf(const std::string& job_id, int attempt, int pid) {
+  return absl::StrFormat("%s%s%04d.%d", job_id, kInfix, attempt, pid);
 }
 
-// Whether `name` is that of an attempt of the job up to `newest`.
-bool IsOfJob(const std::string& name, const std::string& job_id, int newest) {
+// Whether `name` is that of a worker of the job.
+bool IsOfJob(const std::string& name, const std::string& job_id) {
   const size_t split = name.rfind(kInfix.data());
-  int attempt = 0;
-  return split != std::string::npos && name.substr(0, split) == job_id &&
-         absl::SimpleAtoi(name.substr(split + kInfix.size()), &attempt) && attempt <= newest &&
-         NameOf(job_id, attempt) == name;
+  if (split == std::string::npos || name.substr(0, split) != job_id) return false;
+  const std::vector<std::string> numbers = absl::StrSplit(name.substr(split + kInfix.size()), '.');
+  int attempt = 0, pid = 0;
+  return numbers.size() == 2 && absl::SimpleAtoi(numbers[0], &attempt) &&
+         absl::SimpleAtoi(numbers[1], &pid) && NameOf(job_id, attempt, pid) == name;
 }
+
+std::string LockOf(const std::string& folder) { return JoinPath(folder, "lock"); }
 
 }  // namespace
 
@@ -33,12 +41,15 @@ absl::StatusOr<std::unique_ptr<AttemptFolder>> AttemptFolder::Create(
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(scratch));
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(scratch));
   for (const std::string& name : names) {
-    if (!IsOfJob(name, job_id, attempt.attempt())) continue;
-    LORSA_RETURN_IF_ERROR(fs.RemoveAll(JoinPath(scratch, name)));
+    const std::string path = JoinPath(scratch, name);
+    if (!IsOfJob(name, job_id)) continue;
+    if (!FolderLock::Acquire(LockOf(path)).ok()) continue;  // its worker lives
+    LORSA_RETURN_IF_ERROR(fs.RemoveAll(path));
   }
   std::unique_ptr<AttemptFolder> folder(
-      new AttemptFolder(fs, JoinPath(scratch, NameOf(job_id, attempt.attempt()))));
+      new AttemptFolder(fs, JoinPath(scratch, NameOf(job_id, attempt.attempt(), ::getpid()))));
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(folder->staging_folder()));
+  LORSA_ASSIGN_OR_RETURN(folder->lock_, FolderLock::Acquire(LockOf(folder->path_)));
   return folder;
 }
 

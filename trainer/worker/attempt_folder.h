@@ -1,6 +1,7 @@
 // Where a worker that does not share the server's disk keeps its files.
 //
-//   SCRATCH/JOB.attempt-0002/
+//   SCRATCH/JOB.attempt-0002.PID/
+//     lock               held by the worker (base/folder_lock.h)
 //     staging/           checkpoints that are being written and sent; the attention weights
 //     fetched/           the checkpoint that the run went on from, or went back to
 //     rollbacks.json     the server's list, and what the run adds to it
@@ -14,15 +15,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_system.h"
+#include "base/folder_lock.h"
 #include "lorsa/v1/worker_service.pb.h"
 
 namespace lorsa::worker {
 
-// The folder of one attempt, removed when this is destroyed. One thread.
+// The folder of one worker, removed when this is destroyed. One thread.
 class AttemptFolder {
  public:
-  // Makes the folder below `scratch`, which is made if absent; removes those of the same attempt
-  // and of earlier ones of the job, whose workers were killed. `fs` outlives it.
+  // Makes the folder below `scratch`, which is made if absent; removes those of the job whose
+  // workers were killed, and none that is in use: another server may have a job of the same id.
+  // `fs` outlives it.
   static absl::StatusOr<std::unique_ptr<AttemptFolder>> Create(FileSystem& fs,
                                                                const std::string& scratch,
                                                                const v1::WorkerBootstrap& attempt);
@@ -39,6 +42,7 @@ class AttemptFolder {
 
   FileSystem& fs_;
   const std::string path_;
+  std::unique_ptr<FolderLock> lock_;
 };
 
 }  // namespace lorsa::worker

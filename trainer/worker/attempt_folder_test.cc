@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "absl/strings/str_cat.h"
+#include "base/folder_lock.h"
 #include "base/scratch_folder.h"
 
 namespace lorsa::worker {
@@ -10,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 class AttemptFolderTest : public testing::Test {
  protected:
@@ -32,21 +36,33 @@ TEST_F(AttemptFolderTest, IsThereAsLongAsTheAttempt) {
   {
     const auto folder = Create("demo", 2);
     EXPECT_TRUE(fs_.Exists(folder->staging_folder()).value());
-    EXPECT_THAT(Names(), ElementsAre("demo.attempt-0002"));
+    EXPECT_THAT(Names(), ElementsAre(absl::StrCat("demo.attempt-0002.", ::getpid())));
   }
   EXPECT_THAT(Names(), IsEmpty());
 }
 
 TEST_F(AttemptFolderTest, RemovesWhatKilledWorkersOfTheJobLeftAndNothingElse) {
-  for (const char* name : {"demo.attempt-0001", "demo.attempt-0002", "demo.attempt-0004",
-                           "demo2.attempt-0001", "demo.attempt-0001.attempt-0001", "notes"}) {
+  for (const char* name :
+       {"demo.attempt-0001.7", "demo.attempt-0002.8/staging/left", "demo.attempt-0003",
+        "demo.attempt-03.7", "demo.attempt-0003.7.7", "demo2.attempt-0001.7", "notes"}) {
     ASSERT_TRUE(fs_.CreateDirectories(JoinPath(Path(), name)).ok());
   }
-  ASSERT_TRUE(fs_.CreateDirectories(JoinPath(Path(), "demo.attempt-0003/staging/left")).ok());
   const auto folder = Create("demo", 3);
   EXPECT_THAT(fs_.List(folder->staging_folder()).value(), IsEmpty());
-  EXPECT_THAT(Names(), ElementsAre("demo.attempt-0001.attempt-0001", "demo.attempt-0003",
-                                   "demo.attempt-0004", "demo2.attempt-0001", "notes"));
+  EXPECT_THAT(Names(),
+              UnorderedElementsAre(absl::StrCat("demo.attempt-0003.", ::getpid()),
+                                   "demo.attempt-0003", "demo.attempt-03.7",
+                                   "demo.attempt-0003.7.7", "demo2.attempt-0001.7", "notes"));
+}
+
+// Two servers with one scratch folder took each other's files away.
+TEST_F(AttemptFolderTest, AFolderThatIsInUseStays) {
+  const std::string living = JoinPath(Path(), "demo.attempt-0001.7");
+  ASSERT_TRUE(fs_.CreateDirectories(living).ok());
+  const auto lock = FolderLock::Acquire(JoinPath(living, "lock"));
+  ASSERT_TRUE(lock.ok());
+  Create("demo", 2);
+  EXPECT_TRUE(fs_.Exists(living).value());
 }
 
 TEST_F(AttemptFolderTest, AJobThatIsNoIdIsRefused) {

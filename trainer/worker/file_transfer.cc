@@ -38,11 +38,11 @@ std::string LastPart(const std::string& path) { return path.substr(path.rfind('/
 
 // --- Download ---
 
-absl::StatusOr<std::unique_ptr<Download>> Download::Create(FileSystem& fs,
-                                                           const std::string& path) {
+absl::StatusOr<std::unique_ptr<Download>> Download::Create(FileSystem& fs, const std::string& path,
+                                                           std::function<void(int64_t)> on_bytes) {
   absl::StatusOr<std::unique_ptr<WritableFile>> file = fs.Create(path);
   if (!file.ok()) return Local(file.status());
-  return std::unique_ptr<Download>(new Download(*std::move(file)));
+  return std::unique_ptr<Download>(new Download(*std::move(file), std::move(on_bytes)));
 }
 
 absl::Status Download::Receive(grpc::ClientContext& context,
@@ -70,6 +70,7 @@ absl::Status Download::Append(const v1::FileChunk& chunk) {
   LORSA_RETURN_IF_ERROR(Local(file_->Append(chunk.data())));
   hash_.Update(chunk.data());
   received_ += static_cast<int64_t>(chunk.data().size());
+  if (on_bytes_) on_bytes_(static_cast<int64_t>(chunk.data().size()));
   return absl::OkStatus();
 }
 
@@ -113,7 +114,8 @@ absl::Status FileTransfer::SendFile(const std::string& path, const std::string& 
   return Repeat([&](const std::shared_ptr<grpc::Channel>& channel) -> absl::Status {
     const auto stub = v1::WorkerService::NewStub(channel);
     LORSA_ASSIGN_OR_RETURN(const int64_t received, ReceivedBytes(*stub, start));  // 1
-    start.set_offset(std::min(received, start.size_bytes()));
+    // Of a longer file, which the server drops.
+    start.set_offset(received <= start.size_bytes() ? received : 0);
     const absl::Status status = Upload(*stub, start, **contents);  // 2
     const bool again = absl::IsDataLoss(status) && ++damaged < kMaxDamagedUploads;
     return again ? absl::AbortedError(status.message()) : status;
@@ -223,9 +225,16 @@ absl::Status FileTransfer::FetchFiles(
     OpenFile open) {
   LORSA_RETURN_IF_ERROR(Local(fs_.RemoveAll(path)));
   LORSA_RETURN_IF_ERROR(Local(fs_.CreateDirectories(path)));
+  int64_t total = 0, received = 0;
+  for (const v1::CheckpointFile& file : files) total += file.size_bytes();
+  const auto on_bytes = [&](int64_t bytes) {
+    received += bytes;
+    on_percent_(100 * received / std::max<int64_t>(total, 1));
+  };
   for (const v1::CheckpointFile& file : files) {
     LORSA_RETURN_IF_ERROR(ValidateId("file name", file.name()));
-    LORSA_ASSIGN_OR_RETURN(const auto download, Download::Create(fs_, JoinPath(path, file.name())));
+    LORSA_ASSIGN_OR_RETURN(const auto download,
+                           Download::Create(fs_, JoinPath(path, file.name()), on_bytes));
     LORSA_RETURN_IF_ERROR(Repeat([&](const std::shared_ptr<grpc::Channel>& channel) {
       grpc::ClientContext context;
       channel_.Authorize(context);

@@ -29,8 +29,9 @@ namespace lorsa::worker {
 // One file on its way from the server, through as many calls as it takes. One thread.
 class Download {
  public:
-  // Makes the file anew.
-  static absl::StatusOr<std::unique_ptr<Download>> Create(FileSystem& fs, const std::string& path);
+  // Makes the file anew. `on_bytes` is told the length of each chunk.
+  static absl::StatusOr<std::unique_ptr<Download>> Create(
+      FileSystem& fs, const std::string& path, std::function<void(int64_t)> on_bytes = nullptr);
 
   // What the next call must begin with.
   int64_t offset() const { return received_; }
@@ -42,11 +43,13 @@ class Download {
   absl::Status Receive(grpc::ClientContext& context, grpc::ClientReader<v1::FileChunk>& reader);
 
  private:
-  explicit Download(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
+  Download(std::unique_ptr<WritableFile> file, std::function<void(int64_t)> on_bytes)
+      : file_(std::move(file)), on_bytes_(std::move(on_bytes)) {}
   absl::Status ReceiveAll(grpc::ClientReader<v1::FileChunk>& reader);
   absl::Status Append(const v1::FileChunk& chunk);
 
   std::unique_ptr<WritableFile> file_;
+  const std::function<void(int64_t)> on_bytes_;
   Sha256 hash_;
   int64_t received_ = 0;
 };
@@ -56,9 +59,13 @@ class Download {
 // room, here or there; any other error is final.
 class FileTransfer {
  public:
-  // `fs` and `channel` outlive this.
-  FileTransfer(FileSystem& fs, ServerChannel& channel, std::function<bool()> give_up)
-      : fs_(fs), channel_(channel), give_up_(std::move(give_up)) {}
+  // `fs` and `channel` outlive this. `on_percent` is told how far a fetch has come.
+  FileTransfer(FileSystem& fs, ServerChannel& channel, std::function<bool()> give_up,
+               std::function<void(int64_t)> on_percent)
+      : fs_(fs),
+        channel_(channel),
+        give_up_(std::move(give_up)),
+        on_percent_(std::move(on_percent)) {}
 
   // Sends all files of the folder `path`, whose last part is the name of a checkpoint's folder.
   absl::Status SendCheckpoint(const std::string& path);
@@ -99,6 +106,7 @@ class FileTransfer {
   FileSystem& fs_;
   ServerChannel& channel_;
   const std::function<bool()> give_up_;
+  const std::function<void(int64_t)> on_percent_;
 };
 
 }  // namespace lorsa::worker

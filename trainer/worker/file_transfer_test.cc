@@ -178,7 +178,9 @@ class FileTransferTest : public testing::Test {
     bootstrap.set_token("secret");
     bootstrap.set_endpoint(absl::StrCat("127.0.0.1:", port));
     channel_ = std::make_unique<ServerChannel>(fs_, bootstrap);
-    transfer_ = std::make_unique<FileTransfer>(fs_, *channel_, [this] { return give_up_.load(); });
+    transfer_ = std::make_unique<FileTransfer>(
+        fs_, *channel_, [this] { return give_up_.load(); },
+        [this](int64_t percent) { percents_.push_back(percent); });
   }
 
   // Files of a staged checkpoint on this machine; the path of its folder.
@@ -197,6 +199,7 @@ class FileTransferTest : public testing::Test {
   PosixFileSystem fs_;
   ScratchFolder scratch_;
   std::atomic<bool> give_up_ = false;
+  std::vector<int64_t> percents_;  // of fetches
   FakeWorkers workers_;
   FakeCheckpoints checkpoints_;
   std::unique_ptr<grpc::Server> server_;
@@ -247,7 +250,8 @@ TEST_F(FileTransferTest, AServerThatIsAwayIsTriedUntilToldToGiveUp) {
   const std::string path = Stage({{"config.json", "{}"}});
   server_->Shutdown();
   std::atomic<int> asked = 0;
-  FileTransfer transfer(fs_, *channel_, [&] { return ++asked == 3; });
+  FileTransfer transfer(
+      fs_, *channel_, [&] { return ++asked == 3; }, [](int64_t) {});
   EXPECT_TRUE(absl::IsCancelled(transfer.SendCheckpoint(path)));
   EXPECT_EQ(asked, 3);
 }
@@ -263,6 +267,7 @@ TEST_F(FileTransferTest, ADownloadThatBreaksGoesOnWhereItEnded) {
   EXPECT_EQ(ReadFile(fs_, scratch_.Path("fetched/step/lorsa.safetensors"), 4 * kMiB).value(),
             checkpoints_.bytes);
   EXPECT_EQ(checkpoints_.reads, 3);
+  EXPECT_THAT(percents_, ElementsAre(40, 80, 100));
 }
 
 TEST_F(FileTransferTest, ADamagedDownloadIsDamageOfTheCheckpoint) {

@@ -27,7 +27,15 @@ RemoteHost::RemoteHost(FileSystem& fs, ServerChannel& channel, ServerSession& se
       welcome_(std::move(welcome)),
       folder_(folder),
       stop_(stop),
-      transfer_(fs, channel, [this] { return stop_requested() == trainer::StopRequest::kCancel; }) {
+      transfer_(
+          fs, channel, [this] { return stop_requested() == trainer::StopRequest::kCancel; },
+          [this](int64_t percent) { ReportFetched(percent); }) {}
+
+// Another phase each time, so that a long fetch does not count as standing still.
+void RemoteHost::ReportFetched(int64_t percent) {
+  trainer::Progress progress = progress_;
+  progress.phase = absl::StrCat("fetching a checkpoint, ", percent, " %");
+  session_.SetProgress(ToMessage(progress));
 }
 
 std::string RemoteHost::staging_folder() {
@@ -95,6 +103,7 @@ void RemoteHost::ReportMetrics(const trainer::MetricPoint& point) {
 }
 
 void RemoteHost::ReportProgress(const trainer::Progress& progress) {
+  progress_ = progress;
   session_.SetProgress(ToMessage(progress));
 }
 

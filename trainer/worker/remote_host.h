@@ -50,6 +50,7 @@ class RemoteHost final : public trainer::RunHost {
   FileSystem& file_system() override { return fs_; }
 
  private:
+  void ReportFetched(int64_t percent);
   absl::Status FetchAttentionWeights(const std::string& path);
   std::unique_ptr<trainer::SequenceSource> Open(v1::SequenceSubset subset, int64_t cursor,
                                                 int64_t end);
@@ -60,7 +61,8 @@ class RemoteHost final : public trainer::RunHost {
   const v1::Welcome welcome_;
   const AttemptFolder* const folder_;
   const std::atomic<bool>& stop_;
-  FileTransfer transfer_;  // idle if the disk is shared
+  trainer::Progress progress_;  // the newest
+  FileTransfer transfer_;       // idle if the disk is shared
 };
 
 }  // namespace lorsa::worker

@@ -139,7 +139,8 @@ class LogCursor(Cursor[str]):
         )
 
     def handle(self, response: job_service_pb2.ReadLogsResponse) -> Iterator[str]:
-        self._start = response.end
+        if response.HasField("end"):  # an older server sends none
+            self._start = response.end
         yield response.text
 
     def closed(self) -> RpcError | None:
