@@ -3,11 +3,9 @@
 // When the loss, a gradient, a weight or the held-out error of a step is NaN or Inf, the run
 //   1. waits until the checkpoint in the making is published
 //   2. reads the newest scheduled checkpoint before the failed step
-//   3. writes the longer list of rollbacks to the host's rollbacks file, atomically and fsynced,
-//   and
-//      has the host keep it
-//   4. goes on from that checkpoint with half the learning rate, leaving the failed step's batch
-//   out
+//   3. writes the longer list of rollbacks to the host's file, atomically and fsynced, and has the
+//      host keep it
+//   4. goes on from there with half the learning rate, leaving the failed step's batch out
 // A run killed before 3 meets the same number again. One killed after 3 begins from a checkpoint of
 // the history that the file tells (IsOfHistory), and so takes the same steps. Only scheduled
 // checkpoints are gone back to, because a pause, which makes others, must not change the result.

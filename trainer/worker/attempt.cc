@@ -48,7 +48,9 @@ absl::StatusOr<v1::WorkerBootstrap> ReadBootstrap(FileSystem& fs, const std::str
   LORSA_ASSIGN_OR_RETURN(const std::string text,
                          path == kStdin ? ReadStdin() : ReadFile(fs, path, kMaxBootstrapBytes));
   v1::WorkerBootstrap bootstrap;
-  if (!google::protobuf::TextFormat::ParseFromString(text, &bootstrap)) {
+  // Standard input may have ended before anything came.
+  const bool parsed = google::protobuf::TextFormat::ParseFromString(text, &bootstrap);
+  if (!parsed || bootstrap.job().empty() || bootstrap.token().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         path,
         " is not a WorkerBootstrap; only lorsad writes these, see --standalone for a run "
