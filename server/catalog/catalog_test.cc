@@ -135,7 +135,8 @@ TEST_F(CatalogTest, AJobThatEndsLeavesANoticeForItsWebhook) {
   const PendingNotice& notice = due->front();
   EXPECT_EQ(notice.url, "https://example.org/hook");
   EXPECT_EQ(notice.tries, 0);
-  EXPECT_EQ(notice.notice.id(), absl::StrCat("demo:", notice.notice.job().revision()));
+  EXPECT_EQ(notice.notice.id(),
+            absl::StrCat("demo:", notice.notice.job().revision(), ":", absl::ToUnixNanos(end)));
   EXPECT_EQ(notice.notice.job().state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(notice.notice.job().best_checkpoint(), "jobs/demo/checkpoints/step-000000020");
   EXPECT_EQ(notice.notice.evaluation().step(), 20);
@@ -145,6 +146,24 @@ TEST_F(CatalogTest, AJobThatEndsLeavesANoticeForItsWebhook) {
   EXPECT_EQ(catalog_->DueNotices(end + absl::Seconds(5), 10)->front().tries, 1);
   ASSERT_TRUE(catalog_->RemoveNotice(notice.number).ok());
   EXPECT_THAT(*catalog_->DueNotices(absl::InfiniteFuture(), 10), IsEmpty());
+}
+
+// A receiver drops notices whose id it has seen, and so dropped those of the second job.
+TEST_F(CatalogTest, AJobMadeAnewUnderItsNameHasNoticesOfItsOwn) {
+  NewJob job = Named("demo");
+  job.policy.set_webhook("https://example.org/hook");
+  for (const absl::Time end : {kStart, kStart + absl::Nanoseconds(1)}) {
+    ASSERT_TRUE(catalog_->CreateJob(job, end).ok());
+    ASSERT_TRUE(catalog_->UpdateJob("demo", end, To(v1::JOB_STATE_CANCELLED)).ok());
+    const auto any = [](const JobRecord&) { return absl::OkStatus(); };
+    ASSERT_TRUE(catalog_->DeleteJob("demo", any).ok());
+    while (!catalog_->PurgeJob("demo").value()) {
+    }
+  }
+  const auto due = catalog_->DueNotices(absl::InfiniteFuture(), 10).value();
+  ASSERT_THAT(due, SizeIs(2));
+  EXPECT_EQ(due[0].notice.job().revision(), due[1].notice.job().revision());
+  EXPECT_NE(due[0].notice.id(), due[1].notice.id());
 }
 
 TEST_F(CatalogTest, AJobWithoutAWebhookLeavesNoNotice) {

@@ -12,7 +12,9 @@ absl::Status StoreNotice(Connection& connection, const StoredJob& job, absl::Tim
   const std::string& url = job.record.job.policy().webhook();
   if (url.empty()) return absl::OkStatus();
   v1::JobEndedNotice notice;
-  notice.set_id(absl::StrCat(job.record.id, ":", job.record.job.revision()));
+  // The time tells it from that of a job of the same name before, and of a catalog restored since.
+  notice.set_id(
+      absl::StrCat(job.record.id, ":", job.record.job.revision(), ":", absl::ToUnixNanos(now)));
   *notice.mutable_job() = job.record.job;
   LORSA_ASSIGN_OR_RETURN(std::optional<v1::MetricPoint> evaluation,
                          ReadLastMetric(connection, job.number, v1::METRIC_KIND_EVALUATION));

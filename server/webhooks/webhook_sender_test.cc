@@ -87,11 +87,11 @@ TEST_F(WebhookSenderTest, ANoticeIsPostedSignedAndThenGone) {
   const FakePost::Request& request = http_.requests[0];
   EXPECT_EQ(request.url, kUrl);
   const auto body = nlohmann::json::parse(request.body);
-  EXPECT_EQ(body["id"], "demo:2");
+  EXPECT_EQ(body["id"], "demo:2:1796000000000000000");
   EXPECT_EQ(body["job"]["name"], "jobs/demo");
   EXPECT_EQ(body["job"]["state"], "JOB_STATE_CANCELLED");
   EXPECT_THAT(request.headers, Contains("Content-Type: application/json"));
-  EXPECT_THAT(request.headers, Contains("X-Lorsa-Notice: demo:2"));
+  EXPECT_THAT(request.headers, Contains("X-Lorsa-Notice: demo:2:1796000000000000000"));
   EXPECT_THAT(request.headers,
               Contains("X-Lorsa-Signature: " + WebhookSignature("key", now_, request.body)));
   EXPECT_THAT(Pending(), IsEmpty());
