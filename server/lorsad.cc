@@ -10,13 +10,13 @@
 #include <filesystem>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "activation_store/manifest.h"
 #include "base/machine_memory.h"
 #include "base/rooted_file_system.h"
 #include "base/status_macros.h"
+#include "server/webhooks/webhook_key.h"
 
 namespace lorsa::server {
 namespace {
@@ -27,8 +27,6 @@ constexpr int kDataThreads = 4;
 // manifest.h); tokens, mask and what frames them stay far below the rest.
 constexpr int kMaxSendBytes = store::kMaxSequenceBytes + (16 << 20);
 constexpr size_t kMaxTransportBytes = size_t{1} << 30;
-constexpr size_t kMinWebhookKeyBytes = 16;
-constexpr uint64_t kMaxWebhookKeyBytes = 4096;
 constexpr absl::Duration kDrainDeadline = absl::Seconds(120);
 constexpr auto kCallsDeadline = std::chrono::seconds(3);
 
@@ -90,15 +88,9 @@ std::string LocalHost(const std::string& host) {
 }
 
 // Empty without webhooks.
-absl::StatusOr<std::string> ReadWebhookKey(FileSystem& fs, const WebhookOptions& webhooks) {
+absl::StatusOr<std::string> WebhookKeyOf(FileSystem& fs, const WebhookOptions& webhooks) {
   if (webhooks.secret_file.empty()) return "";
-  LORSA_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(fs, webhooks.secret_file, kMaxWebhookKeyBytes));
-  const absl::string_view key = absl::StripAsciiWhitespace(text);
-  if (key.size() >= kMinWebhookKeyBytes) return std::string(key);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "webhooks.secret_file: ", webhooks.secret_file, " holds ", key.size(),
-      " bytes; give at least ", kMinWebhookKeyBytes, ", such as those of `openssl rand -hex 32`"));
+  return ReadWebhookKey(fs, webhooks.secret_file);
 }
 
 void WarnIfReachable(const ListenAddress& address) {
@@ -133,18 +125,19 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   const DataLayout layout(std::filesystem::absolute(options.data_folder).lexically_normal());
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(layout.SetsFolder()));
   LORSA_ASSIGN_OR_RETURN(auto lock, FolderLock::Acquire(layout.LockFile()));  // 1
-  LORSA_RETURN_IF_ERROR(RefuseLostCatalog(fs, layout));
-  LORSA_ASSIGN_OR_RETURN(auto catalog, Catalog::Open(layout.CatalogFile()));  // 2
-  std::vector<std::string> folders = options.activation_roots;
-  folders.push_back(layout.SetsFolder());
-  LORSA_ASSIGN_OR_RETURN(ActivationRoots roots, ActivationRoots::Create(folders));
+  LORSA_ASSIGN_OR_RETURN(std::string webhook_key, WebhookKeyOf(fs, options.webhooks));
   const std::string worker = WorkerProgramOf(options);
-  LORSA_ASSIGN_OR_RETURN(std::string webhook_key, ReadWebhookKey(fs, options.webhooks));
   LORSA_RETURN_IF_ERROR(
       CheckProgram(fs, worker, "build lorsa-worker, or name it with --worker-binary"));
   const std::string inspect = JoinPath(ProgramFolder(), "lorsa-inspect");
   LORSA_RETURN_IF_ERROR(
       CheckProgram(fs, inspect, "it belongs beside lorsad; build it, or copy it there"));
+  std::vector<std::string> folders = options.activation_roots;
+  folders.push_back(layout.SetsFolder());
+  LORSA_ASSIGN_OR_RETURN(ActivationRoots roots, ActivationRoots::Create(folders));
+  LORSA_RETURN_IF_ERROR(RefuseLostCatalog(fs, layout));
+  // Last: it upgrades a catalog, which the lorsad before this one then refuses.
+  LORSA_ASSIGN_OR_RETURN(auto catalog, Catalog::Open(layout.CatalogFile()));  // 2
   return Foundation{.layout = layout,
                     .lock = std::move(lock),
                     .catalog = std::move(catalog),

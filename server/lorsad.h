@@ -44,7 +44,7 @@ namespace lorsa::server {
 //
 // Start:
 //   1. take the data folder's lock
-//   2. open the catalog
+//   2. open the catalog, and upgrade it, once all that was named to the server is there
 //   3. listen; health is NOT_SERVING (condition RECOVERING)
 //   4. write the endpoint file, by which workers find the server
 //   5. look at the jobs of the server before, once; health is SERVING unless something is wrong

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "job_spec/textproto.h"
 #include "lorsa/v1/server_config.pb.h"
+#include "server/webhooks/webhook_key.h"
 #include "server/webhooks/webhook_receivers.h"
 
 namespace lorsa::server {
@@ -110,7 +111,10 @@ std::optional<int> ParseInto(Arguments& arguments, int argc, const char* const* 
 class Problems {
  public:
   void AddUnless(bool holds, absl::string_view field, absl::string_view rule) {
-    if (!holds) texts_.push_back(absl::StrCat(field, " ", rule));
+    if (!holds) Add(field, rule);
+  }
+  void Add(absl::string_view field, absl::string_view what) {
+    texts_.push_back(absl::StrCat(field, " ", what));
   }
   absl::Status ToStatus() const {
     if (texts_.empty()) return absl::OkStatus();
@@ -192,10 +196,17 @@ void CheckLog(const LogOptions& log, Problems& problems) {
                      "must be 0 to 1,000");
 }
 
-void CheckWebhooks(const WebhookOptions& webhooks, Problems& problems) {
-  problems.AddUnless(webhooks.secret_file.empty() || IsFile(webhooks.secret_file),
-                     "webhooks.secret_file",
-                     absl::StrCat("names ", webhooks.secret_file, ", which is no file"));
+void CheckWebhookKey(FileSystem& fs, const std::string& path, Problems& problems) {
+  if (!IsFile(path)) {  // Before it is opened: a FIFO would be waited for.
+    problems.Add("webhooks.secret_file", absl::StrCat("names ", path, ", which is no file"));
+    return;
+  }
+  const absl::Status status = ReadWebhookKey(fs, path).status();
+  problems.AddUnless(status.ok(), "webhooks.secret_file:", std::string(status.message()));
+}
+
+void CheckWebhooks(FileSystem& fs, const WebhookOptions& webhooks, Problems& problems) {
+  if (!webhooks.secret_file.empty()) CheckWebhookKey(fs, webhooks.secret_file, problems);
   problems.AddUnless(webhooks.secret_file.empty() == webhooks.allowed_hosts.empty(), "webhooks",
                      "must have both secret_file and allowed_hosts, or neither");
   for (const std::string& host : webhooks.allowed_hosts) {
@@ -277,7 +288,7 @@ absl::StatusOr<LorsadOptions> ReadConfig(FileSystem& fs, const std::string& path
   return OptionsFrom(config);
 }
 
-absl::Status CheckOptions(const LorsadOptions& options) {
+absl::Status CheckOptions(FileSystem& fs, const LorsadOptions& options) {
   Problems problems;
   problems.AddUnless(!options.data_folder.empty(), "data_dir (--data-dir)", "must name a folder");
   problems.AddUnless(ParseListenAddress(options.listen).ok(), "listen (--listen)",
@@ -306,7 +317,7 @@ absl::Status CheckOptions(const LorsadOptions& options) {
                      "must not be negative");
   CheckLog(options.log, problems);
   CheckLimits(options.limits, problems);
-  CheckWebhooks(options.webhooks, problems);
+  CheckWebhooks(fs, options.webhooks, problems);
   return problems.ToStatus();
 }
 
@@ -323,7 +334,7 @@ std::variant<LorsadCommand, int> ParseLorsadCommand(FileSystem& fs, int argc,
       ParseInto(arguments, argc, argv);  // The flags again, over what the file says.
     }
   }
-  if (status.ok()) status = CheckOptions(arguments.command.options);
+  if (status.ok()) status = CheckOptions(fs, arguments.command.options);
   if (status.ok()) return arguments.command;
   std::fprintf(stderr, "lorsad: %s\n", std::string(status.message()).c_str());
   return 2;

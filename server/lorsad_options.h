@@ -68,8 +68,9 @@ struct LorsadOptions {
 // line and column for text that does not parse, an unknown key included; else the error of reading.
 absl::StatusOr<LorsadOptions> ReadConfig(FileSystem& fs, const std::string& path);
 
-// INVALID_ARGUMENT naming every field, and its flag if it has one, that makes no sense.
-absl::Status CheckOptions(const LorsadOptions& options);
+// INVALID_ARGUMENT naming every field, and its flag if it has one, that makes no sense, or names a
+// file that does not.
+absl::Status CheckOptions(FileSystem& fs, const LorsadOptions& options);
 
 enum class Verb {
   kServe,

@@ -142,6 +142,18 @@ TEST_F(LorsadOptionsTest, WorkersElsewhereNeedAWrapperAndAnEndpoint) {
           "one of them");
 }
 
+// --check-config let a key pass with which lorsad then did not start.
+TEST_F(LorsadOptionsTest, TheKeyOfWebhooksIsRead) {
+  const std::string key = folder_.Path("key");
+  const std::string config =
+      Config("webhooks { secret_file: '" + key + "' allowed_hosts: 'example.org' }");
+  ASSERT_TRUE(WriteFileAtomically(fs_, key, "too short\n").ok());
+  EXPECT_EQ(std::get<int>(Parse({"--check-config", "--config", config})), 2);
+  EXPECT_THAT(error_, AllOf(HasSubstr("webhooks.secret_file: " + key), HasSubstr("9 bytes")));
+  ASSERT_TRUE(WriteFileAtomically(fs_, key, "as long as it has to be\n").ok());
+  EXPECT_EQ(Options({"--check-config", "--config", config}).webhooks.secret_file, key);
+}
+
 // deploy/lorsad.textproto says that it has every field, with its default.
 TEST_F(LorsadOptionsTest, TheSampleIsWhole) {
   const std::string sample = LORSA_SOURCE_DIR "/deploy/lorsad.textproto";

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FUZZ_CHECK(absl::IsInvalidArgument(options.status()));
     return 0;
   }
-  const absl::Status status = server::CheckOptions(*options);
+  const absl::Status status = server::CheckOptions(fs, *options);
   FUZZ_CHECK(status.ok() || absl::IsInvalidArgument(status));
   if (status.ok()) FUZZ_CHECK(server::ParseListenAddress(options->listen).ok());
   return 0;
