@@ -45,20 +45,19 @@ class CurlPost final : public HttpPost {
     size_t answer_bytes = 0;
     Set(curl.get(), url, lines, body, answer_bytes);
     const CURLcode code = curl_easy_perform(curl.get());
-    if (code == CURLE_ABORTED_BY_CALLBACK) return Cancelled();
-    // The status comes before the body that was too long.
-    if (code != CURLE_OK && answer_bytes <= kMaxAnswerBytes) {
-      return absl::UnavailableError(curl_easy_strerror(code));
-    }
     long status = 0;  // NOLINT(google-runtime-int): libcurl's type
     curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
-    return static_cast<int>(status);
+    // Once it is there the receiver has decided, however the body behind it ended.
+    if (status != 0) return static_cast<int>(status);
+    if (code == CURLE_ABORTED_BY_CALLBACK) return Cancelled();
+    return absl::UnavailableError(curl_easy_strerror(code));
   }
 
   void Cancel() override { cancelled_ = true; }
 
  private:
   static absl::Status Cancelled() { return absl::CancelledError("the server is stopping"); }
+
   void Set(CURL* curl, const std::string& url, curl_slist* headers, const std::string& body,
            size_t& answer_bytes) {
     curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
@@ -70,6 +69,7 @@ class CurlPost final : public HttpPost {
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, absl::ToInt64Milliseconds(timeout_));
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L);  // Else its end waits for a name's address.
     curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, &OpenSocket);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Skip);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer_bytes);

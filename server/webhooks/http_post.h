@@ -14,8 +14,9 @@ namespace lorsa::server {
 class HttpPost {
  public:
   virtual ~HttpPost() = default;
-  // The status of the answer, such as 200. UNAVAILABLE saying why if none came in time,
-  // CANCELLED after Cancel. `headers` are whole lines. One thread at a time.
+  // The status of the answer, such as 200, whatever became of the answer's body. UNAVAILABLE saying
+  // why if none came in time, CANCELLED if Cancel came before it. `headers` are whole lines. One
+  // thread at a time.
   virtual absl::StatusOr<int> Post(const std::string& url, const std::vector<std::string>& headers,
                                    const std::string& body) = 0;
   // Ends the request under way soon, and all later ones at once. Thread-safe.
