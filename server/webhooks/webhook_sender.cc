@@ -29,10 +29,17 @@ absl::StatusOr<std::string> JsonOf(const v1::JobEndedNotice& notice) {
 }
 
 // A write that fails is no reason to stop: the notice stays due, and is sent again.
-void LogFailure(const PendingNotice& notice, const absl::Status& status) {
-  if (status.ok()) return;
+bool IsStored(const PendingNotice& notice, const absl::Status& write) {
+  if (write.ok()) return true;
   spdlog::error("event=webhook_not_stored notice={} message=\"{}\"", notice.notice.id(),
-                std::string(status.message()));
+                std::string(write.message()));
+  return false;
+}
+
+void LogRefusal(absl::string_view event, const PendingNotice& notice, int tries,
+                absl::string_view why) {
+  spdlog::warn("event={} notice={} tries={} message=\"{}\"", std::string(event), notice.notice.id(),
+               tries, std::string(why));
 }
 
 }  // namespace
@@ -56,16 +63,24 @@ bool WebhookSender::SendDue() {
     spdlog::error("event=webhooks_not_read message=\"{}\"", std::string(due.status().message()));
     return false;
   }
-  for (const PendingNotice& notice : *due) Send(notice);
-  return due->size() == kNoticesAtATime;
+  bool all_stored = true;
+  for (const PendingNotice& notice : *due) all_stored &= Send(notice);
+  return all_stored && due->size() == kNoticesAtATime;
 }
 
-void WebhookSender::Send(const PendingNotice& notice) {
+bool WebhookSender::Send(const PendingNotice& notice) {
+  if (IsLeftOver(notice)) return GiveUp(notice, notice.tries, "it is too old to be sent");
   const absl::Status status = Post(notice);
-  if (absl::IsCancelled(status)) return;  // No fault of the receiver's: it stays due.
-  if (!status.ok()) return Postpone(notice, status);
+  if (absl::IsCancelled(status)) return false;  // No fault of the receiver's: it stays due.
+  if (!status.ok()) return Postpone(notice, status.message());
   spdlog::info("event=webhook_taken notice={} tries={}", notice.notice.id(), notice.tries + 1);
-  LogFailure(notice, env_.catalog.RemoveNotice(notice.number));
+  return IsStored(notice, env_.catalog.RemoveNotice(notice.number));
+}
+
+// From a time without webhooks, or without this server. One that a sender has looked after is given
+// up by Postpone, and later than its age by less than the longest pause.
+bool WebhookSender::IsLeftOver(const PendingNotice& notice) const {
+  return env_.now() > notice.create_time + std::max(env_.give_up, kLongestPause);
 }
 
 absl::Status WebhookSender::Post(const PendingNotice& notice) {
@@ -80,14 +95,17 @@ absl::Status WebhookSender::Post(const PendingNotice& notice) {
   return absl::UnavailableError(absl::StrCat("the receiver answered with ", answer));
 }
 
-void WebhookSender::Postpone(const PendingNotice& notice, const absl::Status& why) {
-  const absl::Time next = env_.now() + PauseAfter(notice.tries + 1);
-  const bool over = next > notice.create_time + env_.give_up;
-  spdlog::warn("event={} notice={} tries={} message=\"{}\"",
-               over ? "webhook_given_up" : "webhook_refused", notice.notice.id(), notice.tries + 1,
-               std::string(why.message()));
-  LogFailure(notice, over ? env_.catalog.RemoveNotice(notice.number)
-                          : env_.catalog.PostponeNotice(notice.number, next));
+bool WebhookSender::Postpone(const PendingNotice& notice, absl::string_view why) {
+  const int tries = notice.tries + 1;
+  const absl::Time next = env_.now() + PauseAfter(tries);
+  if (next > notice.create_time + env_.give_up) return GiveUp(notice, tries, why);
+  LogRefusal("webhook_refused", notice, tries, why);
+  return IsStored(notice, env_.catalog.PostponeNotice(notice.number, next));
+}
+
+bool WebhookSender::GiveUp(const PendingNotice& notice, int tries, absl::string_view why) {
+  LogRefusal("webhook_given_up", notice, tries, why);
+  return IsStored(notice, env_.catalog.RemoveNotice(notice.number));
 }
 
 }  // namespace lorsa::server

@@ -5,13 +5,15 @@
 //      answered with 2xx. A crash between the two sends it again, under the same id: a notice comes
 //      at least once.
 //   3. What is answered otherwise, or not at all, is due again after a pause that doubles; it is
-//      given up, with a line in the log, after a day or what the operator set.
+//      given up, with a line in the log, after a day or what the operator set; so is, unsent, one
+//      that was left that old.
 #ifndef LORSA_SERVER_WEBHOOKS_WEBHOOK_SENDER_H_
 #define LORSA_SERVER_WEBHOOKS_WEBHOOK_SENDER_H_
 
 #include <functional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/periodic_thread.h"
@@ -42,13 +44,18 @@ class WebhookSender {
 
   void Start() { thread_.Start(); }
 
-  // Sends each notice that is due, once; true if more may be due. What Start's thread does.
+  // Sends each notice that is due, once; true if more may be due, and the catalog has stored what
+  // became of these. What Start's thread does.
   bool SendDue();
 
  private:
-  void Send(const PendingNotice& notice);
+  // These return whether the catalog has stored what became of the notice.
+  bool Send(const PendingNotice& notice);
+  bool Postpone(const PendingNotice& notice, absl::string_view why);
+  bool GiveUp(const PendingNotice& notice, int tries, absl::string_view why);
+
   absl::Status Post(const PendingNotice& notice);
-  void Postpone(const PendingNotice& notice, const absl::Status& why);
+  bool IsLeftOver(const PendingNotice& notice) const;
 
   const WebhookEnvironment env_;
   PeriodicThread thread_;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/scratch_folder.h"
+#include "server/catalog/sqlite.h"
 #include "server/webhooks/webhook_signature.h"
 
 namespace lorsa::server {
@@ -55,7 +56,7 @@ class WebhookSenderTest : public ::testing::Test {
                           .now = [this] { return now_; },
                           .receivers = receivers,
                           .key = "key",
-                          .give_up = absl::Hours(24),
+                          .give_up = give_up_,
                           .user_agent = "lorsad/test"});
   }
   // A job with a webhook that has been cancelled.
@@ -69,6 +70,13 @@ class WebhookSenderTest : public ::testing::Test {
     };
     ASSERT_TRUE(catalog_->UpdateJob(id, now_, cancel).ok());
   }
+  // From now on the catalog fails to change a notice in that way.
+  void RefuseWrites(const std::string& verb) {
+    const auto connection = Connection::OpenExisting(folder_.Path("catalog.sqlite")).value();
+    const std::string trigger = "CREATE TRIGGER no_" + verb + " BEFORE " + verb +
+                                " ON notices BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    ASSERT_TRUE(connection->Execute(trigger).ok());
+  }
   std::vector<PendingNotice> Pending() {
     return catalog_->DueNotices(absl::InfiniteFuture(), 100).value();
   }
@@ -76,6 +84,7 @@ class WebhookSenderTest : public ::testing::Test {
   ScratchFolder folder_;
   std::unique_ptr<Catalog> catalog_;
   FakePost http_;
+  absl::Duration give_up_ = absl::Hours(24);
   absl::Time now_ = absl::FromUnixSeconds(1'796'000'000);
 };
 
@@ -154,6 +163,25 @@ TEST_F(WebhookSenderTest, AfterADayANoticeIsGivenUp) {
   EXPECT_GT(now_, absl::FromUnixSeconds(1'796'000'000) + absl::Hours(22));
 }
 
+// Webhooks that were put back into the configuration brought notices of months before.
+TEST_F(WebhookSenderTest, ANoticeThatWasLeftTooLongIsGivenUpUnsent) {
+  End("demo");
+  now_ += absl::Hours(24) + absl::Seconds(1);
+  EXPECT_FALSE(Sender().SendDue());
+  EXPECT_THAT(http_.requests, IsEmpty());
+  EXPECT_THAT(Pending(), IsEmpty());
+}
+
+TEST_F(WebhookSenderTest, OneThatIsGivenUpAfterItsFirstTryHasThatTry) {
+  End("demo");
+  now_ += absl::Minutes(5);
+  give_up_ = absl::ZeroDuration();
+  http_.answers = {500};
+  Sender().SendDue();
+  EXPECT_THAT(http_.requests, SizeIs(1));
+  EXPECT_THAT(Pending(), IsEmpty());
+}
+
 TEST_F(WebhookSenderTest, AReceiverThatIsNoLongerAllowedIsNotCalled) {
   End("demo");
   Sender(WebhookReceivers({"example.com"})).SendDue();
@@ -167,6 +195,18 @@ TEST_F(WebhookSenderTest, MoreThanOneCallTakesAreSentInTurn) {
   EXPECT_TRUE(sender.SendDue());
   EXPECT_FALSE(sender.SendDue());
   EXPECT_THAT(http_.requests, SizeIs(20));
+}
+
+// The thread sent the same notices again without a pause while the catalog took no write.
+TEST_F(WebhookSenderTest, WhatCannotBeStoredIsNotSentAgainAtOnce) {
+  for (int i = 0; i < 20; ++i) End("job-" + std::to_string(i));
+  RefuseWrites("DELETE");
+  EXPECT_FALSE(Sender().SendDue());
+  EXPECT_THAT(http_.requests, SizeIs(16));
+  RefuseWrites("UPDATE");
+  http_.answers = std::deque<absl::StatusOr<int>>(16, 500);
+  EXPECT_FALSE(Sender().SendDue());
+  EXPECT_THAT(Pending(), SizeIs(20));
 }
 
 TEST(PauseAfterTest, DoublesUpToAnHour) {
