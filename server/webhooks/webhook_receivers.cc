@@ -20,14 +20,29 @@ struct UrlParts {
   std::string port;
 };
 
+absl::Status NoUrl() {
+  return absl::InvalidArgumentError("is no URL; give one such as https://example.org/hook");
+}
+
 absl::StatusOr<std::string> Part(CURLU* url, CURLUPart part) {
   char* text = nullptr;
-  if (curl_url_get(url, part, &text, CURLU_DEFAULT_PORT) != CURLUE_OK) {
-    return absl::InvalidArgumentError("is no URL; give one such as https://example.org/hook");
-  }
+  if (curl_url_get(url, part, &text, CURLU_DEFAULT_PORT) != CURLUE_OK) return NoUrl();
   const std::string copy(text);
   curl_free(text);
   return copy;
+}
+
+// As it is written. libcurl tells an IPv6 address apart from its zone, which is another receiver.
+absl::StatusOr<std::string> HostOf(CURLU* url) {
+  LORSA_ASSIGN_OR_RETURN(std::string host, Part(url, CURLUPART_HOST));
+  const absl::StatusOr<std::string> zone = Part(url, CURLUPART_ZONEID);
+  if (zone.ok()) host.insert(host.rfind(']'), absl::StrCat("%25", *zone));
+  return host;
+}
+
+// A label between two dots, or before the first, may not be empty.
+bool IsName(const std::string& host) {
+  return !absl::StartsWith(host, ".") && !absl::StrContains(host, "..");
 }
 
 absl::StatusOr<UrlParts> Parse(const std::string& text) {
@@ -36,13 +51,16 @@ absl::StatusOr<UrlParts> Parse(const std::string& text) {
         absl::StrCat("has ", text.size(), " characters; give at most ", kMaxUrlBytes));
   }
   const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> url(curl_url(), &curl_url_cleanup);
-  if (curl_url_set(url.get(), CURLUPART_URL, text.c_str(), CURLU_DISALLOW_USER) != CURLUE_OK) {
+  const CURLUcode code = curl_url_set(url.get(), CURLUPART_URL, text.c_str(), CURLU_DISALLOW_USER);
+  if (code == CURLUE_USER_NOT_ALLOWED) {
     return absl::InvalidArgumentError(
-        "is no URL without user and password; give one such as https://example.org/hook");
+        "holds a user or password, which everybody could read; give one such as "
+        "https://example.org/hook");
   }
+  if (code != CURLUE_OK) return NoUrl();
   UrlParts parts;
   LORSA_ASSIGN_OR_RETURN(parts.scheme, Part(url.get(), CURLUPART_SCHEME));
-  LORSA_ASSIGN_OR_RETURN(parts.host, Part(url.get(), CURLUPART_HOST));
+  LORSA_ASSIGN_OR_RETURN(parts.host, HostOf(url.get()));
   LORSA_ASSIGN_OR_RETURN(parts.port, Part(url.get(), CURLUPART_PORT));
   return parts;
 }
@@ -76,7 +94,9 @@ absl::Status WebhookReceivers::Check(const std::string& url) const {
 
 absl::Status ValidateReceiver(const std::string& host) {
   const absl::StatusOr<UrlParts> parts = Parse(absl::StrCat("http://", host, "/"));
-  if (parts.ok() && (Names(host, *parts))) return absl::OkStatus();
+  if (parts.ok() && Names(host, *parts) && IsName(parts->host) && parts->port != "0") {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("names '", host, "', which is not HOST or HOST:PORT"));
 }

@@ -6,7 +6,9 @@
 namespace lorsa::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(WebhookReceiversTest, HostsThatAreNamedAreAllowed) {
   const WebhookReceivers receivers({"hooks.example.org", "127.0.0.1:8080", "[::1]:8080"});
@@ -50,6 +52,25 @@ TEST(WebhookReceiversTest, AnAddressIsKnownHoweverItIsWritten) {
   EXPECT_FALSE(receivers.Check("http://2130706434:8080/").ok());
 }
 
+TEST(WebhookReceiversTest, AnAddressInAZoneIsAnotherReceiver) {
+  const WebhookReceivers plain({"[fe80::1]:8080"});
+  EXPECT_EQ(plain.Check("http://[fe80::1]:8080/"), absl::OkStatus());
+  EXPECT_FALSE(plain.Check("http://[fe80::1%25eth0]:8080/").ok());
+  EXPECT_FALSE(plain.Check("http://[fe80::1%eth0]:8080/").ok());
+  const WebhookReceivers zoned({"[fe80::1%25eth0]:8080"});
+  EXPECT_EQ(zoned.Check("http://[fe80::1%25eth0]:8080/"), absl::OkStatus());
+  EXPECT_FALSE(zoned.Check("http://[fe80::1%25eth1]:8080/").ok());
+  EXPECT_FALSE(zoned.Check("http://[fe80::1]:8080/").ok());
+}
+
+TEST(WebhookReceiversTest, WhatIsWrongIsSaid) {
+  const WebhookReceivers receivers({"example.org"});
+  const auto said = [&](const char* url) { return std::string(receivers.Check(url).message()); };
+  EXPECT_THAT(said("http://"), AllOf(HasSubstr("is no URL"), Not(HasSubstr("password"))));
+  EXPECT_THAT(said("http://example.org:port/"), Not(HasSubstr("password")));
+  EXPECT_THAT(said("http://me:secret@example.org/"), HasSubstr("password"));
+}
+
 TEST(WebhookReceiversTest, WithoutHostsThereAreNoWebhooks) {
   const absl::Status status = WebhookReceivers().Check("http://127.0.0.1/");
   EXPECT_TRUE(absl::IsInvalidArgument(status));
@@ -57,11 +78,12 @@ TEST(WebhookReceiversTest, WithoutHostsThereAreNoWebhooks) {
 }
 
 TEST(ValidateReceiverTest, IsAHostWithOrWithoutAPort) {
-  for (const char* host : {"example.org", "example.org:8080", "127.0.0.1", "[::1]:80"}) {
+  for (const char* host :
+       {"example.org", "example.org:8080", "127.0.0.1", "[::1]:80", "[fe80::1%25eth0]:80"}) {
     EXPECT_EQ(ValidateReceiver(host), absl::OkStatus()) << host;
   }
   for (const char* host : {"", "http://example.org", "example.org/path", "a b", "me@example.org",
-                           "example.org:0x50", "example.org:"}) {
+                           "example.org:0x50", "example.org:", "example.org:0", "a..org", ".org"}) {
     EXPECT_FALSE(ValidateReceiver(host).ok()) << host;
   }
 }
