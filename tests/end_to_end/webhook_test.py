@@ -120,6 +120,15 @@ def test_a_notice_comes_though_the_receiver_fails_and_the_server_dies(
     assert len(receiver.calls) == 3
 
 
+@pytest.mark.parametrize(
+    "signature",
+    ["", "t", "t=1", "v1=00", "t=,v1=", "t=now,v1=" + "0" * 64, "t=1,v1=ä" + "0" * 63, "a=b=c,,"],
+)
+def test_a_header_that_is_none_is_not_genuine(signature: str) -> None:
+    """The page's example raised an exception, so that anybody could make a receiver fail."""
+    assert code_of_the_page()["is_genuine"](signature, b"body", KEY.encode()) is False
+
+
 def test_a_receiver_that_nobody_allowed_is_refused(service: Service, receiver: Receiver) -> None:
     for url in ("http://169.254.169.254/latest", receiver.url.replace("http:", "ftp:")):
         said = submit(service, "demo", url, ok=False)
