@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import pathlib
 import re
 import socket
 import sqlite3
+import subprocess
 import time
 import urllib.request
 
 import grpc
+import pytest
 from disks import fill, small_disk
 from health import NOT_SERVING, SERVING, health
+from pages import code_of
 from service import PATIENCE, ROOT, Service, run_lorsad, wait_for
 from synthetic_set import write_set
 
@@ -21,6 +25,39 @@ SPEC = (
     'activation_set: "set" n_ov_heads: 64 n_qk_heads: 8 top_k: 8 tokens: 100000000 threads: 1 '
     "sequences_per_step: 4"
 )
+
+
+@pytest.mark.parametrize(
+    ("device", "seen"), [(None, "[unset]"), ("", "[]"), ("GPU-1f2e", "[GPU-1f2e]")]
+)
+def test_the_wrapper_of_the_page_passes_the_device_on(
+    tmp_path: pathlib.Path, device: str | None, seen: str
+) -> None:
+    """With an ssh that runs the command here, in an environment of its own."""
+    [wrapper] = code_of("operations.md", "sh")
+    programs = {
+        "wrapper": wrapper,
+        "ssh": '#!/bin/sh\nwhile [ "$1" != gpu1 ]; do shift; done\nshift\n'
+        'exec env -u CUDA_VISIBLE_DEVICES sh -c "$*"\n',
+        "lorsa-worker": '#!/bin/sh\necho "$@" "[${CUDA_VISIBLE_DEVICES-unset}]" "$(cat)"\n',
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    if device is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = device
+    said = subprocess.run(
+        [tmp_path / "wrapper", "1"],
+        check=True,
+        capture_output=True,
+        env=environment,
+        input="bootstrap",
+        text=True,
+        timeout=PATIENCE,
+    ).stdout
+    assert said == f"--bootstrap=- --scratch=/scratch/lorsa {seen} bootstrap\n"
 
 
 def test_the_sample_configuration_holds_and_an_unknown_key_is_named_with_its_line(
