@@ -401,8 +401,8 @@ TEST_F(CatalogTest, MetricsAreFilteredByKindAndRange) {
               SizeIs(1));
   EXPECT_THAT(catalog_->MetricsAfter("demo", 4, {}, 10).value(), SizeIs(2));
   std::vector<int64_t> every_second;
-  for (const v1::MetricPoint& point :
-       catalog_->MetricsAfter("demo", 0, {.every_steps = 2}, 10).value()) {
+  const auto kept = catalog_->MetricsAfter("demo", 0, {.every_steps = 2}, 10).value();
+  for (const v1::MetricPoint& point : kept) {
     every_second.push_back(point.step());
   }
   EXPECT_THAT(every_second, ElementsAre(0, 2, 4));
@@ -422,17 +422,15 @@ TEST_F(CatalogTest, ThinnedRangeHasItsFirstAndLastAndIsEven) {
   for (int step = 10; step <= 1000; step += step < 500 ? 1 : 50) points.push_back(Point(step, 1));
   ASSERT_TRUE(catalog_->PutMetrics(attempt, 1, points).ok());
   const auto steps = [&](int64_t start, int64_t end, int limit) {
+    const auto range = catalog_
+                           ->QueryMetrics("demo", {.kind = v1::METRIC_KIND_TRAINING,
+                                                   .start_step = start,
+                                                   .end_step = end,
+                                                   .limit = limit,
+                                                   .thinned = true})
+                           .value();
     std::vector<int64_t> thinned;
-    for (const v1::MetricPoint& point :
-         catalog_
-             ->QueryMetrics("demo", {.kind = v1::METRIC_KIND_TRAINING,
-                                    .start_step = start,
-                                    .end_step = end,
-                                    .limit = limit,
-                                    .thinned = true})
-             .value()) {
-      thinned.push_back(point.step());
-    }
+    for (const v1::MetricPoint& point : range) thinned.push_back(point.step());
     return thinned;
   };
   EXPECT_THAT(steps(0, 0, 2), ElementsAre(10, 1000));

@@ -82,8 +82,9 @@ class FakeWorkers final : public v1::WorkerService::Service {
       files_.erase(start.file());
       return {grpc::StatusCode::DATA_LOSS, "another sha256"};
     }
-    EXPECT_EQ(Sha256Hex(bytes), start.sha256());
+    // Not all of them came if the client broke off.
     answer->set_complete(static_cast<int64_t>(bytes.size()) == start.size_bytes());
+    if (answer->complete()) EXPECT_EQ(Sha256Hex(bytes), start.sha256());
     return grpc::Status::OK;
   }
 

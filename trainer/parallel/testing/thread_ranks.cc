@@ -1,6 +1,6 @@
 #include "trainer/parallel/testing/thread_ranks.h"
 
-#include <cstring>
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <stdexcept>
@@ -81,7 +81,7 @@ class ThreadCommunicator final : public Communicator {
       Abort(absl::StrCat("a message of ", message.size(), " bytes came where one of ", bytes.size(),
                          " was expected"));
     }
-    std::memcpy(bytes.data(), message.data(), message.size());
+    std::copy(message.begin(), message.end(), bytes.begin());
   }
   void Abort(absl::string_view message) override {
     mail_.Abort(std::string(message));
