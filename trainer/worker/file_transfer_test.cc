@@ -84,7 +84,9 @@ class FakeWorkers final : public v1::WorkerService::Service {
     }
     // Not all of them came if the client broke off.
     answer->set_complete(static_cast<int64_t>(bytes.size()) == start.size_bytes());
-    if (answer->complete()) EXPECT_EQ(Sha256Hex(bytes), start.sha256());
+    if (answer->complete()) {
+      EXPECT_EQ(Sha256Hex(bytes), start.sha256());
+    }
     return grpc::Status::OK;
   }
 
