@@ -104,6 +104,7 @@ def test_a_damaged_checkpoint_is_taken_off_the_list_and_the_one_before_is_used(
     wait_for_checkpoints(service, "job", 3)
     for pid in service.worker_pids():
         os.kill(pid, signal.SIGSTOP)
+    time.sleep(1)  # one that it had sent before that is published
     newest = service.checkpoints("job")[-1]["name"].split("/")[-1]
     job = service.data / "jobs/job"
     weights = job / "checkpoints" / newest / "lorsa.safetensors"
