@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the unit tests, and with the real binaries tests/integration and tests/end_to_end, under
-# AddressSanitizer and UndefinedBehaviorSanitizer; and the unit tests of what knows neither torch nor
-# gRPC, which Debian's packages do not instrument, under ThreadSanitizer. Needs what deploy/setup.sh
-# made. Left out: a test that measures memory, and one under mpirun, whose plugins leak.
+# AddressSanitizer and UndefinedBehaviorSanitizer; and the unit tests of what knows neither torch,
+# gRPC nor SQLite, which Debian's packages do not instrument, under ThreadSanitizer. Left out: a test
+# that measures memory, one under mpirun, whose plugins leak, and, of ThreadSanitizer, one that flips
+# bits, after which libhdf5 reads beyond its buffers. Needs what deploy/setup.sh made.
 # Usage: tests/sanitizers/run.sh [--reports FOLDER] [asan|tsan]…
 # The last line is "N passed, N failed"; the exit code is 0 only if none failed.
 set -uo pipefail
