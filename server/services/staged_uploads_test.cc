@@ -8,9 +8,9 @@
 #include <map>
 #include <string>
 
-#include "base/crc32c.h"
 #include "base/sha256.h"
 #include "server/services/job_services_test_fixture.h"
+#include "server/services/upload_test_client.h"
 
 namespace lorsa::server {
 namespace {
@@ -43,24 +43,13 @@ class StagedUploadsTest : public JobServicesTest {
     return start;
   }
 
-  // Sends `start`, then `data` in pieces; `crc_error`: with a wrong checksum.
   grpc::Status Send(const v1::StagedFileStart& start, const std::string& data,
                     v1::UploadedFile* answer = nullptr, bool crc_error = false) {
     grpc::ClientContext context;
     Authorize(context);
     v1::UploadedFile response;
-    auto writer = stub_->UploadStagedFile(&context, &response);
-    v1::UploadStagedFileRequest message;
-    *message.mutable_start() = start;
-    bool open = writer->Write(message);
-    constexpr size_t kPiece = 10'000;
-    for (size_t at = 0; open && at < data.size(); at += kPiece) {
-      message.mutable_data()->set_data(data.substr(at, kPiece));
-      message.mutable_data()->set_crc32c(Crc32c(message.data().data()) ^ (crc_error ? 1u : 0u));
-      open = writer->Write(message);
-    }
-    writer->WritesDone();
-    const grpc::Status status = writer->Finish();
+    const auto writer = stub_->UploadStagedFile(&context, &response);
+    const grpc::Status status = SendFile(*writer, start, data, crc_error);
     if (answer != nullptr) *answer = response;
     return status;
   }
