@@ -45,7 +45,7 @@ lorsa() { "$bin/lorsa" --server "$(<"$server/endpoint")" "$@"; }
 
 step "Set-up and build"
 deploy/setup.sh
-deploy/build.sh
+deploy/build.sh programs
 begin=$SECONDS
 
 step "Harvest: what attention layer $LAYER of SmolLM2-135M receives and returns"
