@@ -17,6 +17,7 @@
 #include "server/catalog/set_table.h"
 #include "server/catalog/sqlite.h"
 #include "server/catalog/sweep_table.h"
+#include "server/catalog/transaction.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_state.h"
 
@@ -28,10 +29,10 @@ constexpr int kMaxActiveJobs = 10'000;
 // A write that gives back what it made.
 template <typename T>
 absl::StatusOr<T> WriteFor(CatalogWriter& writer,
-                           const std::function<absl::StatusOr<T>(Connection&)>& write) {
+                           const std::function<absl::StatusOr<T>(WriteTransaction&)>& write) {
   absl::StatusOr<T> result = absl::InternalError("the write was not run");
-  LORSA_RETURN_IF_ERROR(writer.Write([&](Connection& connection) {
-    result = write(connection);
+  LORSA_RETURN_IF_ERROR(writer.Write([&](WriteTransaction& transaction) {
+    result = write(transaction);
     return result.status();
   }));
   return result;
@@ -54,51 +55,54 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::string& path) 
 }
 
 absl::StatusOr<JobRecord> Catalog::CreateJob(const NewJob& job, absl::Time now) {
-  return WriteFor<JobRecord>(*writer_, [&](Connection& connection) -> absl::StatusOr<JobRecord> {
-    LORSA_ASSIGN_OR_RETURN(InsertedJob inserted, InsertJob(connection, job, now));
-    if (!inserted.is_new || !job.first_checkpoint.has_value()) {
-      return std::move(inserted.stored.record);
-    }
-    LORSA_RETURN_IF_ERROR(
-        StoreCopiedCheckpoint(connection, inserted.stored, *job.first_checkpoint, now));
-    LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(connection, job.id));
-    return std::move(stored.record);
-  });
+  return WriteFor<JobRecord>(
+      *writer_, [&](WriteTransaction& transaction) -> absl::StatusOr<JobRecord> {
+        LORSA_ASSIGN_OR_RETURN(InsertedJob inserted, InsertJob(transaction, job, now));
+        if (!inserted.is_new || !job.first_checkpoint.has_value()) {
+          return std::move(inserted.stored.record);
+        }
+        LORSA_RETURN_IF_ERROR(
+            StoreCopiedCheckpoint(transaction, inserted.stored, *job.first_checkpoint, now));
+        LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(transaction, job.id));
+        return std::move(stored.record);
+      });
 }
 
 absl::Status Catalog::CheckJobIdIsFree(absl::string_view id) const {
-  return readers_->Run([&](Connection& connection) { return CheckIdIsFree(connection, id); });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) { return CheckIdIsFree(transaction, id); });
 }
 
 absl::StatusOr<std::optional<JobRecord>> Catalog::FindRepeatedJob(
     absl::string_view id, const RequestIdentity& request) const {
-  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::optional<JobRecord>> {
-    LORSA_ASSIGN_OR_RETURN(std::optional<StoredJob> stored,
-                           server::FindRepeatedJob(connection, id, request));
-    if (!stored.has_value()) return std::nullopt;
-    return std::move(stored->record);
-  });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) -> absl::StatusOr<std::optional<JobRecord>> {
+        LORSA_ASSIGN_OR_RETURN(std::optional<StoredJob> stored,
+                               server::FindRepeatedJob(transaction, id, request));
+        if (!stored.has_value()) return std::nullopt;
+        return std::move(stored->record);
+      });
 }
 
 absl::StatusOr<JobRecord> Catalog::GetJob(absl::string_view id) const {
-  return readers_->Run([&](Connection& connection) -> absl::StatusOr<JobRecord> {
-    LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(connection, id));
+  return readers_->Run([&](ReadTransaction& transaction) -> absl::StatusOr<JobRecord> {
+    LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(transaction, id));
     return std::move(stored.record);
   });
 }
 
 absl::StatusOr<std::vector<JobRecord>> Catalog::ListJobs(const JobFilter& filter) const {
-  return readers_->Run([&](Connection& connection) { return ReadJobs(connection, filter); });
+  return readers_->Run([&](ReadTransaction& transaction) { return ReadJobs(transaction, filter); });
 }
 
 absl::StatusOr<std::vector<JobRecord>> Catalog::ActiveJobs() const {
-  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::vector<JobRecord>> {
+  return readers_->Run([&](ReadTransaction& transaction) -> absl::StatusOr<std::vector<JobRecord>> {
     std::vector<JobRecord> active;
     for (int state = 0; state < v1::JobState_ARRAYSIZE; ++state) {
       if (!HoldsSlot(static_cast<v1::JobState>(state))) continue;
       LORSA_ASSIGN_OR_RETURN(
           std::vector<JobRecord> jobs,
-          ReadJobsInState(connection, static_cast<v1::JobState>(state), kMaxActiveJobs));
+          ReadJobsInState(transaction, static_cast<v1::JobState>(state), kMaxActiveJobs));
       std::move(jobs.begin(), jobs.end(), std::back_inserter(active));
     }
     return active;
@@ -106,110 +110,116 @@ absl::StatusOr<std::vector<JobRecord>> Catalog::ActiveJobs() const {
 }
 
 absl::StatusOr<std::vector<JobRecord>> Catalog::QueuedJobs(int limit) const {
-  return readers_->Run([&](Connection& connection) {
-    return ReadJobsInState(connection, v1::JOB_STATE_QUEUED, limit);
+  return readers_->Run([&](ReadTransaction& transaction) {
+    return ReadJobsInState(transaction, v1::JOB_STATE_QUEUED, limit);
   });
 }
 
 absl::StatusOr<int64_t> Catalog::CountJobs(v1::JobState state) const {
-  return readers_->Run([&](Connection& connection) { return CountJobsInState(connection, state); });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) { return CountJobsInState(transaction, state); });
 }
 
 absl::StatusOr<std::vector<JobRecord>> Catalog::OverdueJobs(absl::Time now, int limit) const {
   return readers_->Run(
-      [&](Connection& connection) { return ReadOverdueJobs(connection, now, limit); });
+      [&](ReadTransaction& transaction) { return ReadOverdueJobs(transaction, now, limit); });
 }
 
 absl::StatusOr<std::vector<JobRecord>> Catalog::ExpiredJobs(absl::Time now, int limit) const {
   return readers_->Run(
-      [&](Connection& connection) { return ReadExpiredJobs(connection, now, limit); });
+      [&](ReadTransaction& transaction) { return ReadExpiredJobs(transaction, now, limit); });
 }
 
 absl::StatusOr<v1::Sweep> Catalog::CreateSweep(const NewSweep& sweep, absl::Time now) {
-  return WriteFor<v1::Sweep>(
-      *writer_, [&](Connection& connection) { return InsertSweep(connection, sweep, now); });
+  return WriteFor<v1::Sweep>(*writer_, [&](WriteTransaction& transaction) {
+    return InsertSweep(transaction, sweep, now);
+  });
 }
 
 absl::StatusOr<std::optional<v1::Sweep>> Catalog::FindRepeatedSweep(
     absl::string_view id, const RequestIdentity& request) const {
-  return readers_->Run(
-      [&](Connection& connection) { return server::FindRepeatedSweep(connection, id, request); });
+  return readers_->Run([&](ReadTransaction& transaction) {
+    return server::FindRepeatedSweep(transaction, id, request);
+  });
 }
 
 absl::StatusOr<v1::Sweep> Catalog::GetSweep(absl::string_view id) const {
-  return readers_->Run([&](Connection& connection) { return ReadSweep(connection, id); });
+  return readers_->Run([&](ReadTransaction& transaction) { return ReadSweep(transaction, id); });
 }
 
 absl::StatusOr<std::vector<v1::Sweep>> Catalog::ListSweeps(absl::string_view before_id,
                                                            int limit) const {
   return readers_->Run(
-      [&](Connection& connection) { return ReadSweeps(connection, before_id, limit); });
+      [&](ReadTransaction& transaction) { return ReadSweeps(transaction, before_id, limit); });
 }
 
 absl::Status Catalog::DeleteJob(absl::string_view id, const JobCheck& check) {
-  return writer_->Write([&](Connection& connection) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(connection, id));
+  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(transaction, id));
     LORSA_RETURN_IF_ERROR(check(job.record));
-    return MarkDeleted(connection, job.number);
+    return MarkDeleted(transaction, job.number);
   });
 }
 
 absl::StatusOr<std::vector<JobRecord>> Catalog::DeletedJobs(int limit) const {
-  return readers_->Run([&](Connection& connection) { return ReadDeletedJobs(connection, limit); });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) { return ReadDeletedJobs(transaction, limit); });
 }
 
 absl::StatusOr<bool> Catalog::PurgeJob(absl::string_view id) {
-  return WriteFor<bool>(*writer_,
-                        [&](Connection& connection) { return RemoveSomeRows(connection, id); });
+  return WriteFor<bool>(
+      *writer_, [&](WriteTransaction& transaction) { return RemoveSomeRows(transaction, id); });
 }
 
 absl::Status Catalog::CheckReadable() const {
-  return readers_->RunUncached([](Connection& connection) {
-    return CountJobsInState(connection, v1::JOB_STATE_QUEUED).status();
+  return readers_->RunUncached([](ReadTransaction& transaction) {
+    return CountJobsInState(transaction, v1::JOB_STATE_QUEUED).status();
   });
 }
 
 absl::StatusOr<JobRecord> Catalog::UpdateJob(absl::string_view id, absl::Time now,
                                              const JobDecision& decision) {
-  return WriteFor<JobRecord>(*writer_, [&](Connection& connection) -> absl::StatusOr<JobRecord> {
-    LORSA_ASSIGN_OR_RETURN(const StoredJob before, ReadJob(connection, id));
-    LORSA_ASSIGN_OR_RETURN(const JobChange change, decision(before.record));
-    LORSA_RETURN_IF_ERROR(ApplyChange(connection, before, change, now));
-    LORSA_ASSIGN_OR_RETURN(StoredJob after, ReadJob(connection, id));
-    if (change.state.has_value() && IsFinal(*change.state)) {
-      LORSA_RETURN_IF_ERROR(StoreNotice(connection, after, now));
-    }
-    return std::move(after.record);
-  });
+  return WriteFor<JobRecord>(
+      *writer_, [&](WriteTransaction& transaction) -> absl::StatusOr<JobRecord> {
+        LORSA_ASSIGN_OR_RETURN(const StoredJob before, ReadJob(transaction, id));
+        LORSA_ASSIGN_OR_RETURN(const JobChange change, decision(before.record));
+        LORSA_RETURN_IF_ERROR(ApplyChange(transaction, before, change, now));
+        LORSA_ASSIGN_OR_RETURN(StoredJob after, ReadJob(transaction, id));
+        if (change.state.has_value() && IsFinal(*change.state)) {
+          LORSA_RETURN_IF_ERROR(StoreNotice(transaction, after, now));
+        }
+        return std::move(after.record);
+      });
 }
 
 absl::StatusOr<std::vector<v1::JobEvent>> Catalog::ListEvents(absl::string_view job_id,
                                                               int64_t after_revision,
                                                               int limit) const {
-  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::vector<v1::JobEvent>> {
-    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
-    return ReadEvents(connection, job, after_revision, limit);
-  });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) -> absl::StatusOr<std::vector<v1::JobEvent>> {
+        LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+        return ReadEvents(transaction, job, after_revision, limit);
+      });
 }
 
 absl::StatusOr<AttemptKey> Catalog::FindAttempt(absl::string_view token_sha256) const {
   return readers_->Run(
-      [&](Connection& connection) { return ReadAttempt(connection, token_sha256); });
+      [&](ReadTransaction& transaction) { return ReadAttempt(transaction, token_sha256); });
 }
 
 absl::Status Catalog::PutMetrics(const AttemptKey& attempt, int64_t batch_number,
                                  const std::vector<v1::MetricPoint>& points) {
-  return writer_->Write([&](Connection& connection) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const StoredJob job, RequireCurrent(connection, attempt));
-    return StoreMetrics(connection, job, batch_number, points);
+  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, RequireCurrent(transaction, attempt));
+    return StoreMetrics(transaction, job, batch_number, points);
   });
 }
 
 absl::Status Catalog::PutCheckpoint(const AttemptKey& attempt, const v1::Checkpoint& checkpoint,
                                     bool scheduled, absl::Time now) {
-  return writer_->Write([&](Connection& connection) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const StoredJob job, RequireCurrent(connection, attempt));
-    return StoreCheckpoint(connection, job, checkpoint, scheduled, now);
+  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, RequireCurrent(transaction, attempt));
+    return StoreCheckpoint(transaction, job, checkpoint, scheduled, now);
   });
 }
 
@@ -217,23 +227,26 @@ absl::StatusOr<std::vector<v1::MetricPoint>> Catalog::MetricsAfter(absl::string_
                                                                    int64_t after_sequence,
                                                                    const MetricFilter& filter,
                                                                    int limit) const {
-  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::vector<v1::MetricPoint>> {
-    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
-    return ReadMetricsAfter(connection, job, after_sequence, filter, limit);
-  });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) -> absl::StatusOr<std::vector<v1::MetricPoint>> {
+        LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+        return ReadMetricsAfter(transaction, job, after_sequence, filter, limit);
+      });
 }
 
 absl::StatusOr<std::vector<v1::MetricPoint>> Catalog::QueryMetrics(absl::string_view job_id,
                                                                    const MetricRange& range) const {
-  return readers_->Run([&](Connection& connection) -> absl::StatusOr<std::vector<v1::MetricPoint>> {
-    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
-    return ReadMetricRange(connection, job, range);
-  });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) -> absl::StatusOr<std::vector<v1::MetricPoint>> {
+        LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+        return ReadMetricRange(transaction, job, range);
+      });
 }
 
 absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::ListCheckpoints(
     absl::string_view job_id) const {
-  return readers_->Run([&](Connection& connection) { return ReadCheckpoints(connection, job_id); });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) { return ReadCheckpoints(transaction, job_id); });
 }
 
 absl::StatusOr<v1::Checkpoint> Catalog::GetCheckpoint(absl::string_view job_id,
@@ -250,106 +263,110 @@ absl::StatusOr<v1::Checkpoint> Catalog::GetCheckpoint(absl::string_view job_id,
 absl::StatusOr<v1::Checkpoint> Catalog::ImportCheckpoint(const NewJob& job,
                                                          const v1::Checkpoint& checkpoint,
                                                          absl::Time now) {
-  LORSA_RETURN_IF_ERROR(writer_->Write([&](Connection& connection) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const InsertedJob inserted, InsertJob(connection, job, now));
-    return StoreImportedCheckpoint(connection, inserted.stored, checkpoint, now);
+  LORSA_RETURN_IF_ERROR(writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const InsertedJob inserted, InsertJob(transaction, job, now));
+    return StoreImportedCheckpoint(transaction, inserted.stored, checkpoint, now);
   }));
   return GetCheckpoint(job.id, checkpoint.step());
 }
 
 absl::StatusOr<v1::Checkpoint> Catalog::PinCheckpoint(absl::string_view job_id, int64_t step,
                                                       bool pinned) {
-  LORSA_RETURN_IF_ERROR(writer_->Write([&](Connection& connection) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
-    return StorePin(connection, job, step, pinned);
+  LORSA_RETURN_IF_ERROR(writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+    return StorePin(transaction, job, step, pinned);
   }));
   return GetCheckpoint(job_id, step);
 }
 
 absl::Status Catalog::DeleteCheckpoint(absl::string_view job_id, int64_t step,
                                        bool even_if_pinned) {
-  return writer_->Write([&](Connection& connection) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
-    return RemoveCheckpoint(connection, job, step, even_if_pinned);
+  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+    return RemoveCheckpoint(transaction, job, step, even_if_pinned);
   });
 }
 
 absl::Status Catalog::DeleteUnneededCheckpoint(absl::string_view job_id, int64_t step) {
-  return writer_->Write([&](Connection& connection) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(connection, job_id));
-    return RemoveUnneededCheckpoint(connection, job, step);
+  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(transaction, job_id));
+    return RemoveUnneededCheckpoint(transaction, job, step);
   });
 }
 
 absl::Status Catalog::PutVerdict(absl::string_view job_id, const v1::Checkpoint& checkpoint,
                                  absl::string_view damage, absl::Time now) {
-  return writer_->Write([&](Connection& connection) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
-    return StoreVerdict(connection, job, checkpoint, damage, now);
+  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+    return StoreVerdict(transaction, job, checkpoint, damage, now);
   });
 }
 
 absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::UnverifiedCheckpoints(absl::Time since,
                                                                            int limit) const {
   return readers_->Run(
-      [&](Connection& connection) { return ReadUnverifiedSince(connection, since, limit); });
+      [&](ReadTransaction& transaction) { return ReadUnverifiedSince(transaction, since, limit); });
 }
 
 absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::DamagedCheckpoints(int limit) const {
   return readers_->Run(
-      [&](Connection& connection) { return ReadDamagedCheckpoints(connection, limit); });
+      [&](ReadTransaction& transaction) { return ReadDamagedCheckpoints(transaction, limit); });
 }
 
 absl::StatusOr<std::vector<PendingNotice>> Catalog::DueNotices(absl::Time now, int limit) const {
   return readers_->Run(
-      [&](Connection& connection) { return ReadDueNotices(connection, now, limit); });
+      [&](ReadTransaction& transaction) { return ReadDueNotices(transaction, now, limit); });
 }
 
 absl::Status Catalog::PostponeNotice(int64_t number, absl::Time next_time) {
-  return writer_->Write([&](Connection& connection) {
-    return server::PostponeNotice(connection, number, next_time);
+  return writer_->Write([&](WriteTransaction& transaction) {
+    return server::PostponeNotice(transaction, number, next_time);
   });
 }
 
 absl::Status Catalog::RemoveNotice(int64_t number) {
   return writer_->Write(
-      [&](Connection& connection) { return server::RemoveNotice(connection, number); });
+      [&](WriteTransaction& transaction) { return server::RemoveNotice(transaction, number); });
 }
 
 absl::StatusOr<std::vector<v1::ActivationSet>> Catalog::QuarantinedSets() const {
   return readers_->Run(
-      [&](Connection& connection) { return ReadQuarantinedSets(connection, /*limit=*/10); });
+      [&](ReadTransaction& transaction) { return ReadQuarantinedSets(transaction, /*limit=*/10); });
 }
 
 absl::StatusOr<v1::ActivationSet> Catalog::UpdateActivationSet(
     absl::string_view id, const std::function<absl::Status(v1::ActivationSet&)>& change) {
-  return WriteFor<v1::ActivationSet>(*writer_, [&](Connection& connection) {
-    return ChangeActivationSet(connection, id, change);
+  return WriteFor<v1::ActivationSet>(*writer_, [&](WriteTransaction& transaction) {
+    return ChangeActivationSet(transaction, id, change);
   });
 }
 
 absl::Status Catalog::DeleteActivationSet(absl::string_view id) {
   return writer_->Write(
-      [&](Connection& connection) { return RemoveActivationSet(connection, id); });
+      [&](WriteTransaction& transaction) { return RemoveActivationSet(transaction, id); });
 }
 
 absl::StatusOr<std::vector<std::string>> Catalog::JobsUsingSet(absl::string_view set_id) const {
-  return readers_->Run([&](Connection& connection) { return ReadJobsUsing(connection, set_id); });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) { return ReadJobsUsing(transaction, set_id); });
 }
 
 absl::StatusOr<v1::ActivationSet> Catalog::CreateActivationSet(const v1::ActivationSet& set) {
-  return WriteFor<v1::ActivationSet>(
-      *writer_, [&](Connection& connection) { return StoreActivationSet(connection, set); });
+  return WriteFor<v1::ActivationSet>(*writer_, [&](WriteTransaction& transaction) {
+    return StoreActivationSet(transaction, set);
+  });
 }
 
 absl::StatusOr<v1::ActivationSet> Catalog::GetActivationSet(absl::string_view id) const {
-  return readers_->Run([&](Connection& connection) { return ReadActivationSet(connection, id); });
+  return readers_->Run(
+      [&](ReadTransaction& transaction) { return ReadActivationSet(transaction, id); });
 }
 
 absl::StatusOr<std::vector<v1::ActivationSet>> Catalog::ListActivationSets(
     absl::string_view after_id, int limit) const {
-  return readers_->Run(
-      [&](Connection& connection) { return ReadActivationSets(connection, after_id, limit); });
+  return readers_->Run([&](ReadTransaction& transaction) {
+    return ReadActivationSets(transaction, after_id, limit);
+  });
 }
 
 }  // namespace lorsa::server

@@ -11,6 +11,8 @@
 //   5. Only then does each caller get its result: what was answered OK is on the disk.
 // If 4 fails nothing of the group happened and each caller is told so: RESOURCE_EXHAUSTED for a
 // full or failing disk. The next group tries anew; there is nothing to repair.
+// Each method that reads sees one snapshot: the state after one and the same commit
+// (transaction.h).
 #ifndef LORSA_SERVER_CATALOG_CATALOG_H_
 #define LORSA_SERVER_CATALOG_CATALOG_H_
 

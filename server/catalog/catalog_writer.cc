@@ -24,7 +24,7 @@ CatalogWriter::~CatalogWriter() {
   thread_.join();
 }
 
-absl::Status CatalogWriter::Write(const std::function<absl::Status(Connection&)>& write) {
+absl::Status CatalogWriter::Write(const std::function<absl::Status(WriteTransaction&)>& write) {
   Pending pending{write};
   absl::MutexLock lock(&mu_);
   queue_.push_back(&pending);  // 1
@@ -75,7 +75,8 @@ absl::Status CatalogWriter::RunGroup(const std::vector<Pending*>& group) {
 // 3. An error returned is that of the whole group.
 absl::Status CatalogWriter::RunUnderSavepoint(Pending& pending) {
   LORSA_RETURN_IF_ERROR(connection_->Execute("SAVEPOINT one_write"));
-  pending.result = pending.write(*connection_);
+  WriteTransaction transaction(*connection_);
+  pending.result = pending.write(transaction);
   // A full disk makes SQLite roll the whole transaction back.
   if (!connection_->in_transaction()) return pending.result;
   return connection_->Execute(pending.result.ok() ? "RELEASE one_write"

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "server/catalog/sqlite.h"
+#include "server/catalog/transaction.h"
 
 namespace lorsa::server {
 
@@ -24,11 +25,11 @@ class CatalogWriter {
 
   // Runs `write` on the writer thread inside a transaction; returns once that has committed, or the
   // error of `write` or of the commit. In each case of an error nothing of `write` happened.
-  absl::Status Write(const std::function<absl::Status(Connection&)>& write);
+  absl::Status Write(const std::function<absl::Status(WriteTransaction&)>& write);
 
  private:
   struct Pending {
-    const std::function<absl::Status(Connection&)>& write;
+    const std::function<absl::Status(WriteTransaction&)>& write;
     absl::Status result;
     bool done = false;
   };

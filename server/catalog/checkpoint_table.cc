@@ -54,11 +54,11 @@ void MarkBest(std::vector<v1::Checkpoint>& checkpoints) {
 }
 
 // A pin outlives the replacement of its checkpoint.
-absl::Status StoreRow(Connection& connection, const StoredJob& job,
+absl::Status StoreRow(WriteTransaction& transaction, const StoredJob& job,
                       const v1::Checkpoint& checkpoint, bool scheduled, absl::Time now) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(
+      transaction.Prepare(
           "INSERT INTO checkpoints"
           " (job, step, attempt, tokens, create_time, files, scheduled, fvu, pinned)"
           " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0) ON CONFLICT (job, step) DO UPDATE SET"
@@ -79,32 +79,33 @@ absl::Status StoreRow(Connection& connection, const StoredJob& job,
   return statement.Run();
 }
 
-absl::StatusOr<bool> IsNewestStep(Connection& connection, const StoredJob& job, int64_t step) {
+absl::StatusOr<bool> IsNewestStep(ReadTransaction& transaction, const StoredJob& job,
+                                  int64_t step) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT COUNT(*) FROM checkpoints WHERE job = ?1 AND step >= ?2"));
+      transaction.Prepare("SELECT COUNT(*) FROM checkpoints WHERE job = ?1 AND step >= ?2"));
   LORSA_RETURN_IF_ERROR(statement.Bind(job.number).Bind(step).Step().status());
   return statement.Int(0) == 0;
 }
 
 // The checkpoints that rows of (job's id, step) name.
-absl::StatusOr<std::vector<v1::Checkpoint>> CheckpointsNamedBy(Connection& connection,
+absl::StatusOr<std::vector<v1::Checkpoint>> CheckpointsNamedBy(ReadTransaction& transaction,
                                                                Statement& rows) {
   std::vector<v1::Checkpoint> named;
   while (true) {
     LORSA_ASSIGN_OR_RETURN(const bool row, rows.Step());
     if (!row) return named;
     LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
-                           ReadCheckpoints(connection, rows.Bytes(0)));
+                           ReadCheckpoints(transaction, rows.Bytes(0)));
     std::copy_if(all.begin(), all.end(), std::back_inserter(named),
                  [&](const v1::Checkpoint& c) { return c.step() == rows.Int(1); });
   }
 }
 
-absl::StatusOr<bool> IsPinned(Connection& connection, int64_t job, int64_t step) {
+absl::StatusOr<bool> IsPinned(ReadTransaction& transaction, int64_t job, int64_t step) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(
+      transaction.Prepare(
           "SELECT COUNT(*) FROM checkpoints WHERE job = ?1 AND step = ?2 AND pinned = 1"));
   LORSA_RETURN_IF_ERROR(statement.Bind(job).Bind(step).Step().status());
   return statement.Int(0) > 0;
@@ -112,33 +113,33 @@ absl::StatusOr<bool> IsPinned(Connection& connection, int64_t job, int64_t step)
 
 }  // namespace
 
-absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
+absl::Status StoreCheckpoint(WriteTransaction& transaction, const StoredJob& job,
                              const v1::Checkpoint& checkpoint, bool scheduled, absl::Time now) {
-  LORSA_ASSIGN_OR_RETURN(const bool newest, IsNewestStep(connection, job, checkpoint.step()));
-  LORSA_RETURN_IF_ERROR(StoreRow(connection, job, checkpoint, scheduled, now));
+  LORSA_ASSIGN_OR_RETURN(const bool newest, IsNewestStep(transaction, job, checkpoint.step()));
+  LORSA_RETURN_IF_ERROR(StoreRow(transaction, job, checkpoint, scheduled, now));
   JobChange change;
   change.reason = "CHECKPOINT";
   change.message = absl::StrCat("checkpoint ", CheckpointId(checkpoint.step()), " is published");
   if (checkpoint.has_fvu()) absl::StrAppend(&change.message, ", FVU ", checkpoint.fvu());
   if (scheduled && newest) change.recoveries = 0;
-  return ApplyChange(connection, job, change, now);
+  return ApplyChange(transaction, job, change, now);
 }
 
-absl::Status StoreCopiedCheckpoint(Connection& connection, const StoredJob& job,
+absl::Status StoreCopiedCheckpoint(WriteTransaction& transaction, const StoredJob& job,
                                    const v1::Checkpoint& checkpoint, absl::Time now) {
-  return StoreRow(connection, job, checkpoint, /*scheduled=*/true, now);
+  return StoreRow(transaction, job, checkpoint, /*scheduled=*/true, now);
 }
 
 // No edge of the state machine: nothing ran.
-absl::Status StoreImportedCheckpoint(Connection& connection, const StoredJob& job,
+absl::Status StoreImportedCheckpoint(WriteTransaction& transaction, const StoredJob& job,
                                      const v1::Checkpoint& checkpoint, absl::Time now) {
-  LORSA_RETURN_IF_ERROR(StoreCopiedCheckpoint(connection, job, checkpoint, now));
+  LORSA_RETURN_IF_ERROR(StoreCopiedCheckpoint(transaction, job, checkpoint, now));
   const std::string message =
       absl::StrCat("checkpoint ", CheckpointId(checkpoint.step()), " was imported");
   {
     LORSA_ASSIGN_OR_RETURN(
         Statement event,
-        connection.Prepare("INSERT INTO events VALUES (?1, ?2, ?3, 0, ?4, ?5, 'IMPORTED', ?6)"));
+        transaction.Prepare("INSERT INTO events VALUES (?1, ?2, ?3, 0, ?4, ?5, 'IMPORTED', ?6)"));
     LORSA_RETURN_IF_ERROR(event.Bind(job.number)
                               .Bind(job.record.job.revision() + 1)
                               .Bind(absl::ToUnixNanos(now))
@@ -149,8 +150,8 @@ absl::Status StoreImportedCheckpoint(Connection& connection, const StoredJob& jo
   }
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("UPDATE jobs SET state = ?2, reason = 'IMPORTED', message = ?3,"
-                         " end_time = ?4, revision = revision + 1 WHERE number = ?1"));
+      transaction.Prepare("UPDATE jobs SET state = ?2, reason = 'IMPORTED', message = ?3,"
+                          " end_time = ?4, revision = revision + 1 WHERE number = ?1"));
   return statement.Bind(job.number)
       .Bind(static_cast<int64_t>(v1::JOB_STATE_SUCCEEDED))
       .Bind(message)
@@ -158,13 +159,14 @@ absl::Status StoreImportedCheckpoint(Connection& connection, const StoredJob& jo
       .Run();
 }
 
-absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connection,
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(ReadTransaction& transaction,
                                                             absl::string_view job_id) {
-  LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(connection, job_id));
+  LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT step, attempt, tokens, create_time, files, fvu, scheduled, pinned,"
-                         " damage, verify_time FROM checkpoints WHERE job = ?1 ORDER BY step"));
+      transaction.Prepare(
+          "SELECT step, attempt, tokens, create_time, files, fvu, scheduled, pinned,"
+          " damage, verify_time FROM checkpoints WHERE job = ?1 ORDER BY step"));
   statement.Bind(job);
   std::vector<v1::Checkpoint> checkpoints;
   while (true) {
@@ -177,18 +179,19 @@ absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connecti
   return checkpoints;
 }
 
-absl::Status StorePin(Connection& connection, int64_t job, int64_t step, bool pinned) {
+absl::Status StorePin(WriteTransaction& transaction, int64_t job, int64_t step, bool pinned) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("UPDATE checkpoints SET pinned = ?3 WHERE job = ?1 AND step = ?2"));
+      transaction.Prepare("UPDATE checkpoints SET pinned = ?3 WHERE job = ?1 AND step = ?2"));
   return statement.Bind(job).Bind(step).Bind(static_cast<int64_t>(pinned)).Run();
 }
 
-absl::Status StoreVerdict(Connection& connection, int64_t job, const v1::Checkpoint& checkpoint,
-                          absl::string_view damage, absl::Time now) {
+absl::Status StoreVerdict(WriteTransaction& transaction, int64_t job,
+                          const v1::Checkpoint& checkpoint, absl::string_view damage,
+                          absl::Time now) {
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("UPDATE checkpoints SET damage = ?4, verify_time = ?5"
-                                            " WHERE job = ?1 AND step = ?2 AND files = ?3"));
+                         transaction.Prepare("UPDATE checkpoints SET damage = ?4, verify_time = ?5"
+                                             " WHERE job = ?1 AND step = ?2 AND files = ?3"));
   return statement.Bind(job)
       .Bind(static_cast<int64_t>(checkpoint.step()))
       .BindBlob(FilesBlob(checkpoint))
@@ -197,29 +200,30 @@ absl::Status StoreVerdict(Connection& connection, int64_t job, const v1::Checkpo
       .Run();
 }
 
-absl::StatusOr<std::vector<v1::Checkpoint>> ReadUnverifiedSince(Connection& connection,
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadUnverifiedSince(ReadTransaction& transaction,
                                                                 absl::Time since, int limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT id, step FROM checkpoints JOIN jobs ON job = number"
-                         " WHERE COALESCE(verify_time, checkpoints.create_time) < ?1"
-                         " ORDER BY COALESCE(verify_time, checkpoints.create_time) LIMIT ?2"));
+      transaction.Prepare("SELECT id, step FROM checkpoints JOIN jobs ON job = number"
+                          " WHERE COALESCE(verify_time, checkpoints.create_time) < ?1"
+                          " ORDER BY COALESCE(verify_time, checkpoints.create_time) LIMIT ?2"));
   statement.Bind(absl::ToUnixNanos(since)).Bind(static_cast<int64_t>(limit));
-  return CheckpointsNamedBy(connection, statement);
+  return CheckpointsNamedBy(transaction, statement);
 }
 
-absl::StatusOr<std::vector<v1::Checkpoint>> ReadDamagedCheckpoints(Connection& connection,
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadDamagedCheckpoints(ReadTransaction& transaction,
                                                                    int limit) {
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("SELECT id, step FROM checkpoints JOIN jobs ON job ="
-                                            " number WHERE damage != '' ORDER BY job LIMIT ?1"));
+                         transaction.Prepare("SELECT id, step FROM checkpoints JOIN jobs ON job ="
+                                             " number WHERE damage != '' ORDER BY job LIMIT ?1"));
   statement.Bind(static_cast<int64_t>(limit));
-  return CheckpointsNamedBy(connection, statement);
+  return CheckpointsNamedBy(transaction, statement);
 }
 
-absl::Status RemoveUnneededCheckpoint(Connection& connection, const StoredJob& job, int64_t step) {
+absl::Status RemoveUnneededCheckpoint(WriteTransaction& transaction, const StoredJob& job,
+                                      int64_t step) {
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
-                         ReadCheckpoints(connection, job.record.id));
+                         ReadCheckpoints(transaction, job.record.id));
   const auto usable = [](const v1::Checkpoint& checkpoint) { return checkpoint.damage().empty(); };
   const auto newest = std::find_if(all.rbegin(), all.rend(), usable);
   if (!IsFinal(job.record.job.state()) && newest != all.rend() && newest->step() == step) {
@@ -227,19 +231,19 @@ absl::Status RemoveUnneededCheckpoint(Connection& connection, const StoredJob& j
         absl::StrCat("the checkpoint ", CheckpointId(step), " is the newest of job ", job.record.id,
                      ", which has not ended and would go on from it; cancel the job first"));
   }
-  return RemoveCheckpoint(connection, job.number, step, /*even_if_pinned=*/false);
+  return RemoveCheckpoint(transaction, job.number, step, /*even_if_pinned=*/false);
 }
 
-absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step,
+absl::Status RemoveCheckpoint(WriteTransaction& transaction, int64_t job, int64_t step,
                               bool even_if_pinned) {
-  LORSA_ASSIGN_OR_RETURN(const bool pinned, IsPinned(connection, job, step));
+  LORSA_ASSIGN_OR_RETURN(const bool pinned, IsPinned(transaction, job, step));
   if (pinned && !even_if_pinned) {
     return absl::FailedPreconditionError(
         absl::StrCat("the checkpoint ", CheckpointId(step), " is pinned; unpin it first"));
   }
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("DELETE FROM checkpoints WHERE job = ?1 AND step = ?2"));
+      transaction.Prepare("DELETE FROM checkpoints WHERE job = ?1 AND step = ?2"));
   return statement.Bind(job).Bind(step).Run();
 }
 

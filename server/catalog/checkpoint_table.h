@@ -10,46 +10,48 @@
 #include "absl/time/time.h"
 #include "server/catalog/catalog.h"
 #include "server/catalog/job_table.h"
-#include "server/catalog/sqlite.h"
+#include "server/catalog/transaction.h"
 
 namespace lorsa::server {
 
 // Stores the row, replacing one of the same step, and the event.
-absl::Status StoreCheckpoint(Connection& connection, const StoredJob& job,
+absl::Status StoreCheckpoint(WriteTransaction& transaction, const StoredJob& job,
                              const v1::Checkpoint& checkpoint, bool scheduled, absl::Time now);
 
 // Stores the row alone, for a checkpoint that no attempt of the job made.
-absl::Status StoreCopiedCheckpoint(Connection& connection, const StoredJob& job,
+absl::Status StoreCopiedCheckpoint(WriteTransaction& transaction, const StoredJob& job,
                                    const v1::Checkpoint& checkpoint, absl::Time now);
 
 // Stores the row of a job that was just inserted and never runs, and makes the job ended.
-absl::Status StoreImportedCheckpoint(Connection& connection, const StoredJob& job,
+absl::Status StoreImportedCheckpoint(WriteTransaction& transaction, const StoredJob& job,
                                      const v1::Checkpoint& checkpoint, absl::Time now);
 
 // Oldest step first.
-absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(Connection& connection,
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(ReadTransaction& transaction,
                                                             absl::string_view job_id);
 
 // Nothing happens to a checkpoint that is not there.
-absl::Status StorePin(Connection& connection, int64_t job, int64_t step, bool pinned);
+absl::Status StorePin(WriteTransaction& transaction, int64_t job, int64_t step, bool pinned);
 
 // What a look at its files found: `damage` is empty if they hold. Nothing happens to a checkpoint
 // that is gone, or was published again with other files.
-absl::Status StoreVerdict(Connection& connection, int64_t job, const v1::Checkpoint& checkpoint,
-                          absl::string_view damage, absl::Time now);
+absl::Status StoreVerdict(WriteTransaction& transaction, int64_t job,
+                          const v1::Checkpoint& checkpoint, absl::string_view damage,
+                          absl::Time now);
 
 // At most `limit` of those that were not looked at since then; the longest ago first.
-absl::StatusOr<std::vector<v1::Checkpoint>> ReadUnverifiedSince(Connection& connection,
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadUnverifiedSince(ReadTransaction& transaction,
                                                                 absl::Time since, int limit);
 
-absl::StatusOr<std::vector<v1::Checkpoint>> ReadDamagedCheckpoints(Connection& connection,
+absl::StatusOr<std::vector<v1::Checkpoint>> ReadDamagedCheckpoints(ReadTransaction& transaction,
                                                                    int limit);
 
 // FAILED_PRECONDITION if it is pinned, or the newest undamaged one of a job that has not ended.
-absl::Status RemoveUnneededCheckpoint(Connection& connection, const StoredJob& job, int64_t step);
+absl::Status RemoveUnneededCheckpoint(WriteTransaction& transaction, const StoredJob& job,
+                                      int64_t step);
 
 // FAILED_PRECONDITION if it is pinned, unless that shall not count.
-absl::Status RemoveCheckpoint(Connection& connection, int64_t job, int64_t step,
+absl::Status RemoveCheckpoint(WriteTransaction& transaction, int64_t job, int64_t step,
                               bool even_if_pinned);
 
 }  // namespace lorsa::server

@@ -4,6 +4,17 @@
 
 namespace lorsa::server {
 
+absl::Status ConnectionPool::Begin(Connection& connection) {
+  LORSA_ASSIGN_OR_RETURN(Statement begin, connection.Prepare("BEGIN"));
+  return begin.Run();
+}
+
+// What was read stands whatever becomes of this; Return looks whether the transaction is over.
+void ConnectionPool::End(Connection& connection) {
+  absl::StatusOr<Statement> commit = connection.Prepare("COMMIT");
+  if (commit.ok()) commit->Run().IgnoreError();
+}
+
 absl::StatusOr<std::unique_ptr<Connection>> ConnectionPool::Open() const {
   LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::OpenExisting(path_));
   LORSA_RETURN_IF_ERROR(connection->Execute("PRAGMA query_only = ON"));
@@ -20,6 +31,13 @@ absl::StatusOr<std::unique_ptr<Connection>> ConnectionPool::Take() {
     }
   }
   return Open();
+}
+
+// A connection still in its transaction would go on reading an old snapshot: it is closed.
+void ConnectionPool::Return(std::unique_ptr<Connection> connection) {
+  if (connection->in_transaction()) return;
+  absl::MutexLock lock(&mu_);
+  idle_.push_back(std::move(connection));
 }
 
 }  // namespace lorsa::server

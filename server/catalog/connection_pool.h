@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "server/catalog/sqlite.h"
+#include "server/catalog/transaction.h"
 
 namespace lorsa::server {
 
@@ -21,28 +23,41 @@ class ConnectionPool {
   // The file is there.
   explicit ConnectionPool(std::string path) : path_(std::move(path)) {}
 
-  // Runs `read(connection)`, which returns a Status or StatusOr, on a connection of its own.
+  // Runs `read(transaction)`, which returns a Status or StatusOr, on a snapshot of the catalog.
   template <typename Read>
-  auto Run(Read read) -> decltype(read(std::declval<Connection&>())) {
+  auto Run(Read read) -> decltype(read(std::declval<ReadTransaction&>())) {
     absl::StatusOr<std::unique_ptr<Connection>> connection = Take();
     if (!connection.ok()) return std::move(connection).status();
-    auto result = read(**connection);
-    absl::MutexLock lock(&mu_);
-    idle_.push_back(*std::move(connection));
+    auto result = RunOn(**connection, read);
+    Return(*std::move(connection));
     return result;
   }
 
   // The same on a new connection, which has nothing in its cache and is not kept.
   template <typename Read>
-  auto RunUncached(Read read) -> decltype(read(std::declval<Connection&>())) {
+  auto RunUncached(Read read) -> decltype(read(std::declval<ReadTransaction&>())) {
     absl::StatusOr<std::unique_ptr<Connection>> connection = Open();
     if (!connection.ok()) return std::move(connection).status();
-    return read(**connection);
+    return RunOn(**connection, read);
   }
 
  private:
+  template <typename Read>
+  static auto RunOn(Connection& connection, Read& read)
+      -> decltype(read(std::declval<ReadTransaction&>())) {
+    if (absl::Status begun = Begin(connection); !begun.ok()) return begun;
+    ReadTransaction transaction(connection);
+    auto result = read(transaction);
+    End(connection);
+    return result;
+  }
+
+  static absl::Status Begin(Connection& connection);
+  static void End(Connection& connection);
+
   absl::StatusOr<std::unique_ptr<Connection>> Open() const;
   absl::StatusOr<std::unique_ptr<Connection>> Take();
+  void Return(std::unique_ptr<Connection> connection);
 
   const std::string path_;
   absl::Mutex mu_;

@@ -25,8 +25,8 @@ constexpr const char* kRemoveSome[] = {
     " (SELECT key FROM job_labels WHERE job = ?1 LIMIT ?2)",
 };
 
-absl::Status Run(Connection& connection, absl::string_view sql, int64_t number) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare(sql));
+absl::Status Run(WriteTransaction& transaction, absl::string_view sql, int64_t number) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement, transaction.Prepare(sql));
   return statement.Bind(number).Run();
 }
 
@@ -36,10 +36,10 @@ struct DeletedJob {
 };
 
 // Nothing if no job of that id is on its way out.
-absl::StatusOr<std::optional<DeletedJob>> Find(Connection& connection, absl::string_view id) {
+absl::StatusOr<std::optional<DeletedJob>> Find(ReadTransaction& transaction, absl::string_view id) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT number, sweep FROM jobs WHERE id = ?1 AND deleted = 1"));
+      transaction.Prepare("SELECT number, sweep FROM jobs WHERE id = ?1 AND deleted = 1"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
   if (!row) return std::nullopt;
   return DeletedJob{.number = statement.Int(0), .sweep = statement.Int(1)};
@@ -47,16 +47,16 @@ absl::StatusOr<std::optional<DeletedJob>> Find(Connection& connection, absl::str
 
 }  // namespace
 
-absl::StatusOr<bool> RemoveSomeRows(Connection& connection, absl::string_view id) {
-  LORSA_ASSIGN_OR_RETURN(const std::optional<DeletedJob> job, Find(connection, id));
+absl::StatusOr<bool> RemoveSomeRows(WriteTransaction& transaction, absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(const std::optional<DeletedJob> job, Find(transaction, id));
   if (!job.has_value()) return true;
   for (const char* sql : kRemoveSome) {
-    LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare(sql));
+    LORSA_ASSIGN_OR_RETURN(Statement statement, transaction.Prepare(sql));
     LORSA_RETURN_IF_ERROR(statement.Bind(job->number).Bind(kRowsAtOnce).Run());
-    if (connection.changes() > 0) return false;
+    if (transaction.changes() > 0) return false;
   }
-  LORSA_RETURN_IF_ERROR(Run(connection, "DELETE FROM jobs WHERE number = ?1", job->number));
-  LORSA_RETURN_IF_ERROR(Run(connection,
+  LORSA_RETURN_IF_ERROR(Run(transaction, "DELETE FROM jobs WHERE number = ?1", job->number));
+  LORSA_RETURN_IF_ERROR(Run(transaction,
                             "DELETE FROM sweeps WHERE number = ?1 AND NOT EXISTS"
                             " (SELECT 1 FROM jobs WHERE sweep = ?1)",
                             job->sweep));

@@ -120,20 +120,22 @@ absl::Status NoSuchJob(absl::string_view id) {
   return absl::NotFoundError(absl::StrCat("there is no job ", id, "; list the jobs to see all"));
 }
 
-absl::StatusOr<std::optional<StoredJob>> FindJob(Connection& connection, absl::string_view id) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare(LORSA_JOB_SELECT "WHERE jobs.id = ?1 AND deleted = 0"));
+absl::StatusOr<std::optional<StoredJob>> FindJob(ReadTransaction& transaction,
+                                                 absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      transaction.Prepare(LORSA_JOB_SELECT "WHERE jobs.id = ?1 AND deleted = 0"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
   if (!row) return std::nullopt;
   LORSA_ASSIGN_OR_RETURN(StoredJob job, JobFromRow(statement));
   return job;
 }
 
-absl::Status InsertEvent(Connection& connection, const StoredJob& job, const JobChange& change,
-                         absl::Time now) {
+absl::Status InsertEvent(WriteTransaction& transaction, const StoredJob& job,
+                         const JobChange& change, absl::Time now) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"));
+      transaction.Prepare("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"));
   const v1::Job& before = job.record.job;
   return statement.Bind(job.number)
       .Bind(before.revision() + 1)
@@ -146,27 +148,27 @@ absl::Status InsertEvent(Connection& connection, const StoredJob& job, const Job
       .Run();
 }
 
-absl::Status InsertAttempt(Connection& connection, const StoredJob& job,
+absl::Status InsertAttempt(WriteTransaction& transaction, const StoredJob& job,
                            absl::string_view token_sha256, absl::Time now) {
   const auto attempt = static_cast<int64_t>(job.record.job.attempt() + 1);
   {
     LORSA_ASSIGN_OR_RETURN(
         Statement statement,
-        connection.Prepare("INSERT INTO attempts VALUES (?1, ?2, ?3, '', 0, 0, 0)"));
+        transaction.Prepare("INSERT INTO attempts VALUES (?1, ?2, ?3, '', 0, 0, 0)"));
     LORSA_RETURN_IF_ERROR(statement.Bind(job.number).Bind(attempt).Bind(token_sha256).Run());
   }
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("UPDATE jobs SET attempt = ?2, start_time ="
-                                            " COALESCE(start_time, ?3) WHERE number = ?1"));
+                         transaction.Prepare("UPDATE jobs SET attempt = ?2, start_time ="
+                                             " COALESCE(start_time, ?3) WHERE number = ?1"));
   return statement.Bind(job.number).Bind(attempt).Bind(absl::ToUnixNanos(now)).Run();
 }
 
-absl::Status SetWorker(Connection& connection, const StoredJob& job,
+absl::Status SetWorker(WriteTransaction& transaction, const StoredJob& job,
                        const ProcessIdentity& worker) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("UPDATE attempts SET boot_id = ?3, pid = ?4, start_ticks = ?5"
-                         " WHERE job = ?1 AND attempt = ?2"));
+      transaction.Prepare("UPDATE attempts SET boot_id = ?3, pid = ?4, start_ticks = ?5"
+                          " WHERE job = ?1 AND attempt = ?2"));
   return statement.Bind(job.number)
       .Bind(static_cast<int64_t>(job.record.job.attempt()))
       .Bind(worker.boot_id)
@@ -184,7 +186,7 @@ void BindOrNull(Statement& statement, std::optional<int64_t> value) {
 }
 
 // State, and reason and message, which belong to it.
-absl::Status SetState(Connection& connection, const StoredJob& job, const JobChange& change,
+absl::Status SetState(WriteTransaction& transaction, const StoredJob& job, const JobChange& change,
                       absl::Time now) {
   const v1::JobState from = job.record.job.state();
   if (!IsLegalEdge(from, *change.state)) {
@@ -192,9 +194,10 @@ absl::Status SetState(Connection& connection, const StoredJob& job, const JobCha
                                                       JobStateName(from), " and cannot become ",
                                                       JobStateName(*change.state)));
   }
-  LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("UPDATE jobs SET state = ?2, reason = ?3, message = ?4,"
-                                            " end_time = ?5, expire_time = ?6 WHERE number = ?1"));
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      transaction.Prepare("UPDATE jobs SET state = ?2, reason = ?3, message = ?4,"
+                          " end_time = ?5, expire_time = ?6 WHERE number = ?1"));
   statement.Bind(job.number)
       .Bind(static_cast<int64_t>(*change.state))
       .Bind(change.reason)
@@ -209,13 +212,15 @@ absl::Status SetState(Connection& connection, const StoredJob& job, const JobCha
   return statement.Run();
 }
 
-absl::Status SetSchedule(Connection& connection, const StoredJob& job, const JobChange& change) {
+absl::Status SetSchedule(WriteTransaction& transaction, const StoredJob& job,
+                         const JobChange& change) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("UPDATE jobs SET not_before = ?2, recoveries = ?3, startup_failures = ?4,"
-                         " revision = revision + 1, queue_position = CASE WHEN ?5 THEN"
-                         " (SELECT MAX(queue_position) + 1 FROM jobs) ELSE queue_position END,"
-                         " deadline = CASE WHEN ?6 THEN NULL ELSE deadline END WHERE number = ?1"));
+      transaction.Prepare(
+          "UPDATE jobs SET not_before = ?2, recoveries = ?3, startup_failures = ?4,"
+          " revision = revision + 1, queue_position = CASE WHEN ?5 THEN"
+          " (SELECT MAX(queue_position) + 1 FROM jobs) ELSE queue_position END,"
+          " deadline = CASE WHEN ?6 THEN NULL ELSE deadline END WHERE number = ?1"));
   const JobRecord& before = job.record;
   const absl::Time not_before = change.not_before.value_or(before.not_before);
   statement.Bind(job.number);
@@ -229,17 +234,18 @@ absl::Status SetSchedule(Connection& connection, const StoredJob& job, const Job
       .Run();
 }
 
-absl::Status SetLogTail(Connection& connection, const StoredJob& job, absl::string_view tail) {
+absl::Status SetLogTail(WriteTransaction& transaction, const StoredJob& job,
+                        absl::string_view tail) {
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("UPDATE jobs SET log_tail = ?2 WHERE number = ?1"));
+                         transaction.Prepare("UPDATE jobs SET log_tail = ?2 WHERE number = ?1"));
   return statement.Bind(job.number).Bind(tail).Run();
 }
 
-absl::Status InsertJobRow(Connection& connection, const NewJob& job, absl::Time now,
+absl::Status InsertJobRow(WriteTransaction& transaction, const NewJob& job, absl::Time now,
                           std::optional<int64_t> sweep) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(
+      transaction.Prepare(
           "INSERT INTO jobs (id, spec, resolved_spec, request_id, request_sha256, state, reason,"
           " message, attempt, revision, create_time, queue_position, recoveries, policy, priority,"
           " deadline, memory_bytes, forked_from, sweep) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'CREATED',"
@@ -263,34 +269,35 @@ absl::Status InsertJobRow(Connection& connection, const NewJob& job, absl::Time 
   return statement.Run();
 }
 
-absl::Status InsertLabels(Connection& connection, int64_t number, const v1::JobPolicy& policy) {
+absl::Status InsertLabels(WriteTransaction& transaction, int64_t number,
+                          const v1::JobPolicy& policy) {
   for (const auto& [key, value] : policy.labels()) {
     LORSA_ASSIGN_OR_RETURN(Statement statement,
-                           connection.Prepare("INSERT INTO job_labels VALUES (?1, ?2, ?3)"));
+                           transaction.Prepare("INSERT INTO job_labels VALUES (?1, ?2, ?3)"));
     LORSA_RETURN_IF_ERROR(statement.Bind(number).Bind(key).Bind(value).Run());
   }
   return absl::OkStatus();
 }
 
-absl::Status InsertCreatedEvent(Connection& connection, int64_t number,
+absl::Status InsertCreatedEvent(WriteTransaction& transaction, int64_t number,
                                 absl::string_view forked_from, absl::Time now) {
   StoredJob nothing;
   nothing.number = number;
   JobChange created{.state = v1::JOB_STATE_QUEUED, .reason = "CREATED"};
   if (!forked_from.empty()) created.message = absl::StrCat("forked from ", forked_from);
-  return InsertEvent(connection, nothing, created, now);
+  return InsertEvent(transaction, nothing, created, now);
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<StoredJob>> FindRepeatedJob(Connection& connection,
+absl::StatusOr<std::optional<StoredJob>> FindRepeatedJob(ReadTransaction& transaction,
                                                          absl::string_view id,
                                                          const RequestIdentity& request) {
   if (request.id.empty()) return std::nullopt;
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(LORSA_JOB_SELECT "WHERE jobs.id = ?1 AND deleted = 0 AND"
-                                          " jobs.request_id = ?2 AND jobs.request_sha256 = ?3"));
+      transaction.Prepare(LORSA_JOB_SELECT "WHERE jobs.id = ?1 AND deleted = 0 AND"
+                                           " jobs.request_id = ?2 AND jobs.request_sha256 = ?3"));
   LORSA_ASSIGN_OR_RETURN(const bool row,
                          statement.Bind(id).Bind(request.id).Bind(request.sha256).Step());
   if (!row) return std::nullopt;
@@ -298,9 +305,9 @@ absl::StatusOr<std::optional<StoredJob>> FindRepeatedJob(Connection& connection,
   return job;
 }
 
-absl::Status CheckIdIsFree(Connection& connection, absl::string_view id) {
+absl::Status CheckIdIsFree(ReadTransaction& transaction, absl::string_view id) {
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("SELECT deleted FROM jobs WHERE id = ?1"));
+                         transaction.Prepare("SELECT deleted FROM jobs WHERE id = ?1"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
   if (!row) return absl::OkStatus();
   if (statement.Int(0) == 0) {
@@ -311,39 +318,40 @@ absl::Status CheckIdIsFree(Connection& connection, absl::string_view id) {
       absl::StrCat("a deleted job ", id, " is still being removed; try again in a moment"));
 }
 
-absl::StatusOr<InsertedJob> InsertJob(Connection& connection, const NewJob& job, absl::Time now,
-                                      std::optional<int64_t> sweep) {
+absl::StatusOr<InsertedJob> InsertJob(WriteTransaction& transaction, const NewJob& job,
+                                      absl::Time now, std::optional<int64_t> sweep) {
   LORSA_ASSIGN_OR_RETURN(std::optional<StoredJob> repeated,
-                         FindRepeatedJob(connection, job.id, job.request));
+                         FindRepeatedJob(transaction, job.id, job.request));
   if (repeated.has_value()) return InsertedJob{.stored = *std::move(repeated)};
-  LORSA_RETURN_IF_ERROR(CheckIdIsFree(connection, job.id));
-  LORSA_RETURN_IF_ERROR(InsertJobRow(connection, job, now, sweep));
-  const int64_t number = connection.last_insert_rowid();
-  LORSA_RETURN_IF_ERROR(InsertLabels(connection, number, job.policy));
-  LORSA_RETURN_IF_ERROR(InsertCreatedEvent(connection, number, job.forked_from, now));
-  LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(connection, job.id));
+  LORSA_RETURN_IF_ERROR(CheckIdIsFree(transaction, job.id));
+  LORSA_RETURN_IF_ERROR(InsertJobRow(transaction, job, now, sweep));
+  const int64_t number = transaction.last_insert_rowid();
+  LORSA_RETURN_IF_ERROR(InsertLabels(transaction, number, job.policy));
+  LORSA_RETURN_IF_ERROR(InsertCreatedEvent(transaction, number, job.forked_from, now));
+  LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(transaction, job.id));
   return InsertedJob{.stored = std::move(stored), .is_new = true};
 }
 
-absl::StatusOr<StoredJob> ReadJob(Connection& connection, absl::string_view id) {
-  LORSA_ASSIGN_OR_RETURN(std::optional<StoredJob> job, FindJob(connection, id));
+absl::StatusOr<StoredJob> ReadJob(ReadTransaction& transaction, absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(std::optional<StoredJob> job, FindJob(transaction, id));
   if (!job.has_value()) return NoSuchJob(id);
   return *std::move(job);
 }
 
-absl::StatusOr<int64_t> JobNumber(Connection& connection, absl::string_view id) {
+absl::StatusOr<int64_t> JobNumber(ReadTransaction& transaction, absl::string_view id) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT number FROM jobs WHERE id = ?1 AND deleted = 0"));
+      transaction.Prepare("SELECT number FROM jobs WHERE id = ?1 AND deleted = 0"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
   if (!row) return NoSuchJob(id);
   return statement.Int(0);
 }
 
-absl::StatusOr<std::vector<JobRecord>> ReadJobs(Connection& connection, const JobFilter& filter) {
+absl::StatusOr<std::vector<JobRecord>> ReadJobs(ReadTransaction& transaction,
+                                                const JobFilter& filter) {
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!filter.before_id.empty()) {
-    const absl::StatusOr<int64_t> number = JobNumber(connection, filter.before_id);
+    const absl::StatusOr<int64_t> number = JobNumber(transaction, filter.before_id);
     if (absl::IsNotFound(number.status())) {
       return absl::InvalidArgumentError("the page token names no job; list from the first page");
     }
@@ -352,7 +360,7 @@ absl::StatusOr<std::vector<JobRecord>> ReadJobs(Connection& connection, const Jo
   }
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(
+      transaction.Prepare(
           LORSA_JOB_SELECT
           "WHERE jobs.number < ?1 AND (?2 = 0 OR state = ?2) AND deleted = 0 AND NOT EXISTS"
           " (SELECT 1 FROM json_each(?3) AS wanted WHERE NOT EXISTS (SELECT 1 FROM job_labels"
@@ -365,83 +373,84 @@ absl::StatusOr<std::vector<JobRecord>> ReadJobs(Connection& connection, const Jo
   return JobsFromRows(statement.Bind(static_cast<int64_t>(filter.limit)));
 }
 
-absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(Connection& connection, v1::JobState state,
-                                                       int64_t limit) {
+absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(ReadTransaction& transaction,
+                                                       v1::JobState state, int64_t limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(LORSA_JOB_SELECT "WHERE state = ?1 AND deleted = 0"
-                                          " ORDER BY priority DESC, queue_position LIMIT ?2"));
+      transaction.Prepare(LORSA_JOB_SELECT "WHERE state = ?1 AND deleted = 0"
+                                           " ORDER BY priority DESC, queue_position LIMIT ?2"));
   return JobsFromRows(statement.Bind(static_cast<int64_t>(state)).Bind(limit));
 }
 
-absl::StatusOr<int64_t> CountJobsInState(Connection& connection, v1::JobState state) {
+absl::StatusOr<int64_t> CountJobsInState(ReadTransaction& transaction, v1::JobState state) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT COUNT(*) FROM jobs WHERE state = ?1 AND deleted = 0"));
+      transaction.Prepare("SELECT COUNT(*) FROM jobs WHERE state = ?1 AND deleted = 0"));
   LORSA_RETURN_IF_ERROR(statement.Bind(static_cast<int64_t>(state)).Step().status());
   return statement.Int(0);
 }
 
-absl::StatusOr<std::vector<JobRecord>> ReadOverdueJobs(Connection& connection, absl::Time now,
+absl::StatusOr<std::vector<JobRecord>> ReadOverdueJobs(ReadTransaction& transaction, absl::Time now,
                                                        int64_t limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(LORSA_JOB_SELECT
-                         "WHERE deadline <= ?1 AND end_time IS NULL AND state != ?2"
-                         " AND deleted = 0 ORDER BY deadline LIMIT ?3"));
+      transaction.Prepare(LORSA_JOB_SELECT
+                          "WHERE deadline <= ?1 AND end_time IS NULL AND state != ?2"
+                          " AND deleted = 0 ORDER BY deadline LIMIT ?3"));
   statement.Bind(absl::ToUnixNanos(now)).Bind(static_cast<int64_t>(v1::JOB_STATE_CANCELLING));
   return JobsFromRows(statement.Bind(limit));
 }
 
-absl::StatusOr<std::vector<JobRecord>> ReadExpiredJobs(Connection& connection, absl::Time now,
+absl::StatusOr<std::vector<JobRecord>> ReadExpiredJobs(ReadTransaction& transaction, absl::Time now,
                                                        int64_t limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(LORSA_JOB_SELECT
-                         "WHERE expire_time <= ?1 AND deleted = 0 AND NOT EXISTS (SELECT 1 FROM"
-                         " checkpoints WHERE job = jobs.number AND pinned = 1)"
-                         " ORDER BY expire_time LIMIT ?2"));
+      transaction.Prepare(LORSA_JOB_SELECT
+                          "WHERE expire_time <= ?1 AND deleted = 0 AND NOT EXISTS (SELECT 1 FROM"
+                          " checkpoints WHERE job = jobs.number AND pinned = 1)"
+                          " ORDER BY expire_time LIMIT ?2"));
   return JobsFromRows(statement.Bind(absl::ToUnixNanos(now)).Bind(limit));
 }
 
-absl::StatusOr<std::vector<JobRecord>> ReadDeletedJobs(Connection& connection, int64_t limit) {
+absl::StatusOr<std::vector<JobRecord>> ReadDeletedJobs(ReadTransaction& transaction,
+                                                       int64_t limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(LORSA_JOB_SELECT "WHERE deleted = 1 ORDER BY jobs.number LIMIT ?1"));
+      transaction.Prepare(LORSA_JOB_SELECT "WHERE deleted = 1 ORDER BY jobs.number LIMIT ?1"));
   return JobsFromRows(statement.Bind(limit));
 }
 
-absl::Status MarkDeleted(Connection& connection, int64_t job) {
+absl::Status MarkDeleted(WriteTransaction& transaction, int64_t job) {
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("UPDATE jobs SET deleted = 1 WHERE number = ?1"));
+                         transaction.Prepare("UPDATE jobs SET deleted = 1 WHERE number = ?1"));
   return statement.Bind(job).Run();
 }
 
-absl::Status ApplyChange(Connection& connection, const StoredJob& job, const JobChange& change,
-                         absl::Time now) {
-  LORSA_RETURN_IF_ERROR(InsertEvent(connection, job, change, now));
+absl::Status ApplyChange(WriteTransaction& transaction, const StoredJob& job,
+                         const JobChange& change, absl::Time now) {
+  LORSA_RETURN_IF_ERROR(InsertEvent(transaction, job, change, now));
   if (change.state.has_value()) {
-    LORSA_RETURN_IF_ERROR(SetState(connection, job, change, now));
+    LORSA_RETURN_IF_ERROR(SetState(transaction, job, change, now));
   }
   if (change.new_attempt_token_sha256.has_value()) {
-    LORSA_RETURN_IF_ERROR(InsertAttempt(connection, job, *change.new_attempt_token_sha256, now));
+    LORSA_RETURN_IF_ERROR(InsertAttempt(transaction, job, *change.new_attempt_token_sha256, now));
   }
   if (change.worker.has_value()) {
-    LORSA_RETURN_IF_ERROR(SetWorker(connection, job, *change.worker));
+    LORSA_RETURN_IF_ERROR(SetWorker(transaction, job, *change.worker));
   }
   if (change.log_tail.has_value()) {
-    LORSA_RETURN_IF_ERROR(SetLogTail(connection, job, *change.log_tail));
+    LORSA_RETURN_IF_ERROR(SetLogTail(transaction, job, *change.log_tail));
   }
-  return SetSchedule(connection, job, change);
+  return SetSchedule(transaction, job, change);
 }
 
-absl::StatusOr<std::vector<v1::JobEvent>> ReadEvents(Connection& connection, int64_t job,
+absl::StatusOr<std::vector<v1::JobEvent>> ReadEvents(ReadTransaction& transaction, int64_t job,
                                                      int64_t after_revision, int limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement row,
-      connection.Prepare("SELECT revision, time, attempt, from_state, to_state, reason, message"
-                         " FROM events WHERE job = ?1 AND revision > ?2 ORDER BY revision"
-                         " LIMIT ?3"));
+      transaction.Prepare("SELECT revision, time, attempt, from_state, to_state, reason, message"
+                          " FROM events WHERE job = ?1 AND revision > ?2 ORDER BY revision"
+                          " LIMIT ?3"));
   row.Bind(job).Bind(after_revision).Bind(static_cast<int64_t>(limit));
   std::vector<v1::JobEvent> events;
   while (true) {
@@ -458,18 +467,19 @@ absl::StatusOr<std::vector<v1::JobEvent>> ReadEvents(Connection& connection, int
   }
 }
 
-absl::StatusOr<AttemptKey> ReadAttempt(Connection& connection, absl::string_view token_sha256) {
+absl::StatusOr<AttemptKey> ReadAttempt(ReadTransaction& transaction,
+                                       absl::string_view token_sha256) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT id, attempts.attempt FROM attempts JOIN jobs ON job = number"
-                         " WHERE token_sha256 = ?1 AND deleted = 0"));
+      transaction.Prepare("SELECT id, attempts.attempt FROM attempts JOIN jobs ON job = number"
+                          " WHERE token_sha256 = ?1 AND deleted = 0"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(token_sha256).Step());
   if (!row) return absl::NotFoundError("no attempt has this token");
   return AttemptKey{statement.Bytes(0), static_cast<int>(statement.Int(1))};
 }
 
-absl::StatusOr<StoredJob> RequireCurrent(Connection& connection, const AttemptKey& attempt) {
-  LORSA_ASSIGN_OR_RETURN(StoredJob job, ReadJob(connection, attempt.job_id));
+absl::StatusOr<StoredJob> RequireCurrent(ReadTransaction& transaction, const AttemptKey& attempt) {
+  LORSA_ASSIGN_OR_RETURN(StoredJob job, ReadJob(transaction, attempt.job_id));
   if (job.record.job.attempt() == attempt.attempt && HasWorker(job.record.job.state())) return job;
   return absl::AbortedError(
       absl::StrCat("attempt ", attempt.attempt, " of job ", attempt.job_id, " is over: the job is ",

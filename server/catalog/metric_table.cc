@@ -38,12 +38,12 @@ absl::StatusOr<std::vector<v1::MetricPoint>> PointsFromRows(Statement& row) {
   }
 }
 
-absl::Status StorePoint(Connection& connection, const StoredJob& job,
+absl::Status StorePoint(WriteTransaction& transaction, const StoredJob& job,
                         const v1::MetricPoint& point) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("INSERT OR REPLACE INTO metrics (job, kind, step, attempt, tokens, time,"
-                         " point) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"));
+      transaction.Prepare("INSERT OR REPLACE INTO metrics (job, kind, step, attempt, tokens, time,"
+                          " point) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"));
   v1::MetricPoint values;
   *values.mutable_values() = point.values();
   return statement.Bind(job.number)
@@ -57,27 +57,28 @@ absl::Status StorePoint(Connection& connection, const StoredJob& job,
 }
 
 // True if the number was above the last one, which it now is.
-absl::StatusOr<bool> AdvanceBatch(Connection& connection, const StoredJob& job,
+absl::StatusOr<bool> AdvanceBatch(WriteTransaction& transaction, const StoredJob& job,
                                   int64_t batch_number) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("UPDATE attempts SET last_batch = ?3 WHERE job = ?1 AND"
-                                            " attempt = ?2 AND last_batch < ?3"));
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      transaction.Prepare("UPDATE attempts SET last_batch = ?3 WHERE job = ?1 AND"
+                          " attempt = ?2 AND last_batch < ?3"));
   LORSA_RETURN_IF_ERROR(statement.Bind(job.number)
                             .Bind(static_cast<int64_t>(job.record.job.attempt()))
                             .Bind(batch_number)
                             .Run());
-  return connection.changes() == 1;
+  return transaction.changes() == 1;
 }
 
-absl::StatusOr<std::vector<v1::MetricPoint>> ReadKindAfter(Connection& connection, int64_t job,
-                                                           v1::MetricKind kind,
+absl::StatusOr<std::vector<v1::MetricPoint>> ReadKindAfter(ReadTransaction& transaction,
+                                                           int64_t job, v1::MetricKind kind,
                                                            int64_t after_sequence,
                                                            int64_t every_steps, int limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(LORSA_METRIC_SELECT "INDEXED BY metrics_in_order WHERE job = ?1 AND"
-                                             " kind = ?2 AND sequence > ?3 AND step % ?4 = 0"
-                                             " ORDER BY sequence LIMIT ?5"));
+      transaction.Prepare(LORSA_METRIC_SELECT "INDEXED BY metrics_in_order WHERE job = ?1 AND"
+                                              " kind = ?2 AND sequence > ?3 AND step % ?4 = 0"
+                                              " ORDER BY sequence LIMIT ?5"));
   statement.Bind(job).Bind(static_cast<int64_t>(kind)).Bind(after_sequence).Bind(every_steps);
   return PointsFromRows(statement.Bind(static_cast<int64_t>(limit)));
 }
@@ -87,13 +88,13 @@ int64_t EndOf(const MetricRange& range) {
 }
 
 // The first `limit` points of the range from `first_step` on.
-absl::StatusOr<std::vector<v1::MetricPoint>> ReadFrom(Connection& connection, int64_t job,
+absl::StatusOr<std::vector<v1::MetricPoint>> ReadFrom(ReadTransaction& transaction, int64_t job,
                                                       const MetricRange& range, int64_t first_step,
                                                       int limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(LORSA_METRIC_SELECT "WHERE job = ?1 AND kind = ?2 AND step >= ?3 AND"
-                                             " step < ?4 ORDER BY step LIMIT ?5"));
+      transaction.Prepare(LORSA_METRIC_SELECT "WHERE job = ?1 AND kind = ?2 AND step >= ?3 AND"
+                                              " step < ?4 ORDER BY step LIMIT ?5"));
   statement.Bind(job).Bind(static_cast<int64_t>(range.kind)).Bind(first_step).Bind(EndOf(range));
   return PointsFromRows(statement.Bind(static_cast<int64_t>(limit)));
 }
@@ -104,13 +105,13 @@ struct Steps {
 };
 
 // Of the range's points; nothing if it has none.
-absl::StatusOr<std::optional<Steps>> FirstAndLast(Connection& connection, int64_t job,
+absl::StatusOr<std::optional<Steps>> FirstAndLast(ReadTransaction& transaction, int64_t job,
                                                   const MetricRange& range) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT (SELECT MIN(step) FROM metrics WHERE job = ?1 AND kind = ?2 AND"
-                         " step >= ?3 AND step < ?4), (SELECT MAX(step) FROM metrics WHERE job ="
-                         " ?1 AND kind = ?2 AND step >= ?3 AND step < ?4)"));
+      transaction.Prepare("SELECT (SELECT MIN(step) FROM metrics WHERE job = ?1 AND kind = ?2 AND"
+                          " step >= ?3 AND step < ?4), (SELECT MAX(step) FROM metrics WHERE job ="
+                          " ?1 AND kind = ?2 AND step >= ?3 AND step < ?4)"));
   statement.Bind(job).Bind(static_cast<int64_t>(range.kind)).Bind(range.start_step);
   LORSA_RETURN_IF_ERROR(statement.Bind(EndOf(range)).Step().status());
   if (statement.IsNull(0)) return std::nullopt;
@@ -118,9 +119,9 @@ absl::StatusOr<std::optional<Steps>> FirstAndLast(Connection& connection, int64_
 }
 
 // A search of the index for each point: the cost does not grow with the range.
-absl::StatusOr<std::vector<v1::MetricPoint>> ReadThinned(Connection& connection, int64_t job,
+absl::StatusOr<std::vector<v1::MetricPoint>> ReadThinned(ReadTransaction& transaction, int64_t job,
                                                          const MetricRange& range) {
-  LORSA_ASSIGN_OR_RETURN(const std::optional<Steps> steps, FirstAndLast(connection, job, range));
+  LORSA_ASSIGN_OR_RETURN(const std::optional<Steps> steps, FirstAndLast(transaction, job, range));
   std::vector<v1::MetricPoint> thinned;
   if (!steps.has_value()) return thinned;
   const double stretch =
@@ -131,7 +132,7 @@ absl::StatusOr<std::vector<v1::MetricPoint>> ReadThinned(Connection& connection,
                           : steps->first + static_cast<int64_t>(std::llround(i * stretch));
     if (!thinned.empty() && from <= thinned.back().step()) continue;  // Sparse: it had this one.
     LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> point,
-                           ReadFrom(connection, job, range, from, 1));
+                           ReadFrom(transaction, job, range, from, 1));
     if (!point.empty()) thinned.push_back(std::move(point.front()));
   }
   return thinned;
@@ -139,18 +140,18 @@ absl::StatusOr<std::vector<v1::MetricPoint>> ReadThinned(Connection& connection,
 
 }  // namespace
 
-absl::Status StoreMetrics(Connection& connection, const StoredJob& job, int64_t batch_number,
+absl::Status StoreMetrics(WriteTransaction& transaction, const StoredJob& job, int64_t batch_number,
                           const std::vector<v1::MetricPoint>& points) {
-  LORSA_ASSIGN_OR_RETURN(const bool is_new, AdvanceBatch(connection, job, batch_number));
+  LORSA_ASSIGN_OR_RETURN(const bool is_new, AdvanceBatch(transaction, job, batch_number));
   if (!is_new) return absl::OkStatus();
   for (const v1::MetricPoint& point : points) {
-    LORSA_RETURN_IF_ERROR(StorePoint(connection, job, point));
+    LORSA_RETURN_IF_ERROR(StorePoint(transaction, job, point));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricsAfter(Connection& connection, int64_t job,
-                                                              int64_t after_sequence,
+absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricsAfter(ReadTransaction& transaction,
+                                                              int64_t job, int64_t after_sequence,
                                                               const MetricFilter& filter,
                                                               int limit) {
   std::vector<v1::MetricPoint> points;
@@ -158,7 +159,7 @@ absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricsAfter(Connection& connec
     if (filter.kind != v1::METRIC_KIND_UNSPECIFIED && filter.kind != kind) continue;
     const int64_t every = kind == v1::METRIC_KIND_TRAINING ? filter.every_steps : 1;
     LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> more,
-                           ReadKindAfter(connection, job, kind, after_sequence, every, limit));
+                           ReadKindAfter(transaction, job, kind, after_sequence, every, limit));
     std::move(more.begin(), more.end(), std::back_inserter(points));
   }
   std::sort(points.begin(), points.end(),
@@ -167,22 +168,23 @@ absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricsAfter(Connection& connec
   return points;
 }
 
-absl::StatusOr<std::optional<v1::MetricPoint>> ReadLastMetric(Connection& connection, int64_t job,
-                                                              v1::MetricKind kind) {
+absl::StatusOr<std::optional<v1::MetricPoint>> ReadLastMetric(ReadTransaction& transaction,
+                                                              int64_t job, v1::MetricKind kind) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare(LORSA_METRIC_SELECT
-                         "WHERE job = ?1 AND kind = ?2 ORDER BY step DESC LIMIT 1"));
+      transaction.Prepare(LORSA_METRIC_SELECT
+                          "WHERE job = ?1 AND kind = ?2 ORDER BY step DESC LIMIT 1"));
   statement.Bind(job).Bind(static_cast<int64_t>(kind));
   LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> points, PointsFromRows(statement));
   if (points.empty()) return std::nullopt;
   return std::move(points.front());
 }
 
-absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricRange(Connection& connection, int64_t job,
+absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricRange(ReadTransaction& transaction,
+                                                             int64_t job,
                                                              const MetricRange& range) {
-  return range.thinned ? ReadThinned(connection, job, range)
-                       : ReadFrom(connection, job, range, range.start_step, range.limit);
+  return range.thinned ? ReadThinned(transaction, job, range)
+                       : ReadFrom(transaction, job, range, range.start_step, range.limit);
 }
 
 }  // namespace lorsa::server

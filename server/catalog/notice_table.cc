@@ -8,7 +8,7 @@
 
 namespace lorsa::server {
 
-absl::Status StoreNotice(Connection& connection, const StoredJob& job, absl::Time now) {
+absl::Status StoreNotice(WriteTransaction& transaction, const StoredJob& job, absl::Time now) {
   const std::string& url = job.record.job.policy().webhook();
   if (url.empty()) return absl::OkStatus();
   v1::JobEndedNotice notice;
@@ -17,23 +17,23 @@ absl::Status StoreNotice(Connection& connection, const StoredJob& job, absl::Tim
       absl::StrCat(job.record.id, ":", job.record.job.revision(), ":", absl::ToUnixNanos(now)));
   *notice.mutable_job() = job.record.job;
   LORSA_ASSIGN_OR_RETURN(std::optional<v1::MetricPoint> evaluation,
-                         ReadLastMetric(connection, job.number, v1::METRIC_KIND_EVALUATION));
+                         ReadLastMetric(transaction, job.number, v1::METRIC_KIND_EVALUATION));
   if (evaluation.has_value()) *notice.mutable_evaluation() = *std::move(evaluation);
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("INSERT INTO notices (url, notice, create_time,"
-                                            " next_time) VALUES (?1, ?2, ?3, ?3)"));
+                         transaction.Prepare("INSERT INTO notices (url, notice, create_time,"
+                                             " next_time) VALUES (?1, ?2, ?3, ?3)"));
   return statement.Bind(url)
       .BindBlob(notice.SerializeAsString())
       .Bind(absl::ToUnixNanos(now))
       .Run();
 }
 
-absl::StatusOr<std::vector<PendingNotice>> ReadDueNotices(Connection& connection, absl::Time now,
-                                                          int64_t limit) {
+absl::StatusOr<std::vector<PendingNotice>> ReadDueNotices(ReadTransaction& transaction,
+                                                          absl::Time now, int64_t limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement row,
-      connection.Prepare("SELECT number, url, notice, create_time, tries FROM notices"
-                         " WHERE next_time <= ?1 ORDER BY next_time LIMIT ?2"));
+      transaction.Prepare("SELECT number, url, notice, create_time, tries FROM notices"
+                          " WHERE next_time <= ?1 ORDER BY next_time LIMIT ?2"));
   row.Bind(absl::ToUnixNanos(now)).Bind(limit);
   std::vector<PendingNotice> notices;
   while (true) {
@@ -51,16 +51,17 @@ absl::StatusOr<std::vector<PendingNotice>> ReadDueNotices(Connection& connection
   }
 }
 
-absl::Status PostponeNotice(Connection& connection, int64_t number, absl::Time next_time) {
+absl::Status PostponeNotice(WriteTransaction& transaction, int64_t number, absl::Time next_time) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("UPDATE notices SET tries = tries + 1, next_time = ?2 WHERE number = ?1"));
+      transaction.Prepare(
+          "UPDATE notices SET tries = tries + 1, next_time = ?2 WHERE number = ?1"));
   return statement.Bind(number).Bind(absl::ToUnixNanos(next_time)).Run();
 }
 
-absl::Status RemoveNotice(Connection& connection, int64_t number) {
+absl::Status RemoveNotice(WriteTransaction& transaction, int64_t number) {
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("DELETE FROM notices WHERE number = ?1"));
+                         transaction.Prepare("DELETE FROM notices WHERE number = ?1"));
   return statement.Bind(number).Run();
 }
 

@@ -11,22 +11,22 @@
 #include "absl/time/time.h"
 #include "server/catalog/catalog.h"
 #include "server/catalog/job_table.h"
-#include "server/catalog/sqlite.h"
+#include "server/catalog/transaction.h"
 
 namespace lorsa::server {
 
 // Of a job that has just ended, if it has a webhook; due at once.
-absl::Status StoreNotice(Connection& connection, const StoredJob& job, absl::Time now);
+absl::Status StoreNotice(WriteTransaction& transaction, const StoredJob& job, absl::Time now);
 
 // At most `limit` that are due, the longest ago first.
-absl::StatusOr<std::vector<PendingNotice>> ReadDueNotices(Connection& connection, absl::Time now,
-                                                          int64_t limit);
+absl::StatusOr<std::vector<PendingNotice>> ReadDueNotices(ReadTransaction& transaction,
+                                                          absl::Time now, int64_t limit);
 
 // One more try has failed; the next is due then. OK if the notice is gone.
-absl::Status PostponeNotice(Connection& connection, int64_t number, absl::Time next_time);
+absl::Status PostponeNotice(WriteTransaction& transaction, int64_t number, absl::Time next_time);
 
 // OK if it is gone.
-absl::Status RemoveNotice(Connection& connection, int64_t number);
+absl::Status RemoveNotice(WriteTransaction& transaction, int64_t number);
 
 }  // namespace lorsa::server
 

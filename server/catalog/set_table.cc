@@ -36,11 +36,11 @@ absl::StatusOr<std::vector<v1::ActivationSet>> SetsFromRows(Statement& statement
   }
 }
 
-absl::StatusOr<std::optional<v1::ActivationSet>> FindActivationSet(Connection& connection,
+absl::StatusOr<std::optional<v1::ActivationSet>> FindActivationSet(ReadTransaction& transaction,
                                                                    absl::string_view id) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("SELECT activation_set FROM activation_sets WHERE id = ?1"));
+      transaction.Prepare("SELECT activation_set FROM activation_sets WHERE id = ?1"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(id).Step());
   if (!row) return std::nullopt;
   LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, SetFromRow(statement));
@@ -49,11 +49,11 @@ absl::StatusOr<std::optional<v1::ActivationSet>> FindActivationSet(Connection& c
 
 }  // namespace
 
-absl::StatusOr<v1::ActivationSet> StoreActivationSet(Connection& connection,
+absl::StatusOr<v1::ActivationSet> StoreActivationSet(WriteTransaction& transaction,
                                                      const v1::ActivationSet& set) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, IdFromName("activationSets", set.name()));
   LORSA_ASSIGN_OR_RETURN(const std::optional<v1::ActivationSet> existing,
-                         FindActivationSet(connection, id));
+                         FindActivationSet(transaction, id));
   if (existing.has_value()) {
     if (existing->path() == set.path() && existing->manifest_sha256() == set.manifest_sha256()) {
       return *existing;
@@ -69,21 +69,21 @@ absl::StatusOr<v1::ActivationSet> StoreActivationSet(Connection& connection,
                                                  existing->path(), "; choose another id"));
   }
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("INSERT INTO activation_sets (id, activation_set)"
-                                            " VALUES (?1, ?2)"));
+                         transaction.Prepare("INSERT INTO activation_sets (id, activation_set)"
+                                             " VALUES (?1, ?2)"));
   LORSA_RETURN_IF_ERROR(statement.Bind(id).BindBlob(set.SerializeAsString()).Run());
   return set;
 }
 
 absl::StatusOr<v1::ActivationSet> ChangeActivationSet(
-    Connection& connection, absl::string_view id,
+    WriteTransaction& transaction, absl::string_view id,
     const std::function<absl::Status(v1::ActivationSet&)>& change) {
-  LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, ReadActivationSet(connection, id));
+  LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, ReadActivationSet(transaction, id));
   LORSA_RETURN_IF_ERROR(change(set));
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("UPDATE activation_sets SET activation_set = ?2, quarantined = ?3"
-                         " WHERE id = ?1"));
+      transaction.Prepare("UPDATE activation_sets SET activation_set = ?2, quarantined = ?3"
+                          " WHERE id = ?1"));
   const bool quarantined = set.state() == v1::ACTIVATION_SET_STATE_QUARANTINED;
   LORSA_RETURN_IF_ERROR(statement.Bind(id)
                             .BindBlob(set.SerializeAsString())
@@ -92,13 +92,14 @@ absl::StatusOr<v1::ActivationSet> ChangeActivationSet(
   return set;
 }
 
-absl::StatusOr<std::vector<std::string>> ReadJobsUsing(Connection& connection,
+absl::StatusOr<std::vector<std::string>> ReadJobsUsing(ReadTransaction& transaction,
                                                        absl::string_view set_id) {
   std::vector<std::string> ids;
   for (int state = v1::JOB_STATE_QUEUED; state < v1::JobState_ARRAYSIZE; ++state) {
     if (IsFinal(static_cast<v1::JobState>(state))) continue;
-    LORSA_ASSIGN_OR_RETURN(const std::vector<JobRecord> jobs,
-                           ReadJobsInState(connection, static_cast<v1::JobState>(state), kNoLimit));
+    LORSA_ASSIGN_OR_RETURN(
+        const std::vector<JobRecord> jobs,
+        ReadJobsInState(transaction, static_cast<v1::JobState>(state), kNoLimit));
     for (const JobRecord& job : jobs) {
       if (job.job.resolved_spec().activation_set() == set_id) ids.push_back(job.id);
     }
@@ -106,41 +107,42 @@ absl::StatusOr<std::vector<std::string>> ReadJobsUsing(Connection& connection,
   return ids;
 }
 
-absl::Status RemoveActivationSet(Connection& connection, absl::string_view id) {
-  LORSA_RETURN_IF_ERROR(ReadActivationSet(connection, id).status());
-  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> users, ReadJobsUsing(connection, id));
+absl::Status RemoveActivationSet(WriteTransaction& transaction, absl::string_view id) {
+  LORSA_RETURN_IF_ERROR(ReadActivationSet(transaction, id).status());
+  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> users, ReadJobsUsing(transaction, id));
   if (!users.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "activation set ", id, " is used by ", users.size(), " jobs that have not ended, such as ",
         users.front(), "; cancel them or wait for their end"));
   }
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("DELETE FROM activation_sets WHERE id = ?1"));
+                         transaction.Prepare("DELETE FROM activation_sets WHERE id = ?1"));
   return statement.Bind(id).Run();
 }
 
-absl::StatusOr<v1::ActivationSet> ReadActivationSet(Connection& connection, absl::string_view id) {
-  LORSA_ASSIGN_OR_RETURN(std::optional<v1::ActivationSet> set, FindActivationSet(connection, id));
+absl::StatusOr<v1::ActivationSet> ReadActivationSet(ReadTransaction& transaction,
+                                                    absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(std::optional<v1::ActivationSet> set, FindActivationSet(transaction, id));
   if (set.has_value()) return *std::move(set);
   return absl::NotFoundError(
       absl::StrCat("there is no activation set ", id, "; register it first"));
 }
 
-absl::StatusOr<std::vector<v1::ActivationSet>> ReadActivationSets(Connection& connection,
+absl::StatusOr<std::vector<v1::ActivationSet>> ReadActivationSets(ReadTransaction& transaction,
                                                                   absl::string_view after_id,
                                                                   int limit) {
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("SELECT activation_set FROM activation_sets"
-                                            " WHERE id > ?1 ORDER BY id LIMIT ?2"));
+                         transaction.Prepare("SELECT activation_set FROM activation_sets"
+                                             " WHERE id > ?1 ORDER BY id LIMIT ?2"));
   statement.Bind(after_id).Bind(static_cast<int64_t>(limit));
   return SetsFromRows(statement);
 }
 
-absl::StatusOr<std::vector<v1::ActivationSet>> ReadQuarantinedSets(Connection& connection,
+absl::StatusOr<std::vector<v1::ActivationSet>> ReadQuarantinedSets(ReadTransaction& transaction,
                                                                    int limit) {
   LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         connection.Prepare("SELECT activation_set FROM activation_sets"
-                                            " WHERE quarantined = 1 ORDER BY id LIMIT ?1"));
+                         transaction.Prepare("SELECT activation_set FROM activation_sets"
+                                             " WHERE quarantined = 1 ORDER BY id LIMIT ?1"));
   statement.Bind(static_cast<int64_t>(limit));
   return SetsFromRows(statement);
 }

@@ -23,11 +23,11 @@ absl::Status NoSuchSweep(absl::string_view id) {
       absl::StrCat("there is no sweep ", id, "; list the sweeps to see all"));
 }
 
-absl::Status CountJobs(Connection& connection, int64_t number, v1::Sweep& sweep) {
+absl::Status CountJobs(ReadTransaction& transaction, int64_t number, v1::Sweep& sweep) {
   LORSA_ASSIGN_OR_RETURN(
       Statement row,
-      connection.Prepare("SELECT state, COUNT(*) FROM jobs WHERE sweep = ?1 AND deleted = 0"
-                         " GROUP BY state"));
+      transaction.Prepare("SELECT state, COUNT(*) FROM jobs WHERE sweep = ?1 AND deleted = 0"
+                          " GROUP BY state"));
   row.Bind(number);
   while (true) {
     LORSA_ASSIGN_OR_RETURN(const bool more, row.Step());
@@ -39,11 +39,11 @@ absl::Status CountJobs(Connection& connection, int64_t number, v1::Sweep& sweep)
   }
 }
 
-absl::Status FindBest(Connection& connection, int64_t number, v1::Sweep& sweep) {
+absl::Status FindBest(ReadTransaction& transaction, int64_t number, v1::Sweep& sweep) {
   LORSA_ASSIGN_OR_RETURN(
-      Statement row, connection.Prepare("SELECT id, fvu FROM jobs JOIN checkpoints ON job = number"
-                                        " WHERE sweep = ?1 AND deleted = 0 AND fvu IS NOT NULL"
-                                        " ORDER BY fvu, number LIMIT 1"));
+      Statement row, transaction.Prepare("SELECT id, fvu FROM jobs JOIN checkpoints ON job = number"
+                                         " WHERE sweep = ?1 AND deleted = 0 AND fvu IS NOT NULL"
+                                         " ORDER BY fvu, number LIMIT 1"));
   LORSA_ASSIGN_OR_RETURN(const bool found, row.Bind(number).Step());
   if (!found) return absl::OkStatus();
   sweep.set_best_job(absl::StrCat("jobs/", row.Bytes(0)));
@@ -51,7 +51,7 @@ absl::Status FindBest(Connection& connection, int64_t number, v1::Sweep& sweep) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Sweep> SweepFromRow(Connection& connection, const Statement& row) {
+absl::StatusOr<v1::Sweep> SweepFromRow(ReadTransaction& transaction, const Statement& row) {
   v1::Sweep sweep;
   if (!sweep.ParseFromString(row.Bytes(3))) {
     return absl::DataLossError(absl::StrCat("catalog: the sweep ", row.Bytes(1),
@@ -59,71 +59,71 @@ absl::StatusOr<v1::Sweep> SweepFromRow(Connection& connection, const Statement& 
   }
   sweep.set_name(absl::StrCat("sweeps/", row.Bytes(1)));
   *sweep.mutable_create_time() = TimeUtil::NanosecondsToTimestamp(row.Int(2));
-  LORSA_RETURN_IF_ERROR(CountJobs(connection, row.Int(0), sweep));
-  LORSA_RETURN_IF_ERROR(FindBest(connection, row.Int(0), sweep));
+  LORSA_RETURN_IF_ERROR(CountJobs(transaction, row.Int(0), sweep));
+  LORSA_RETURN_IF_ERROR(FindBest(transaction, row.Int(0), sweep));
   return sweep;
 }
 
-absl::StatusOr<int64_t> InsertSweepRow(Connection& connection, const NewSweep& sweep,
+absl::StatusOr<int64_t> InsertSweepRow(WriteTransaction& transaction, const NewSweep& sweep,
                                        absl::Time now) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      connection.Prepare("INSERT INTO sweeps (id, request_id, request_sha256, create_time, sweep)"
-                         " VALUES (?1, ?2, ?3, ?4, ?5)"));
+      transaction.Prepare("INSERT INTO sweeps (id, request_id, request_sha256, create_time, sweep)"
+                          " VALUES (?1, ?2, ?3, ?4, ?5)"));
   LORSA_RETURN_IF_ERROR(statement.Bind(sweep.id)
                             .Bind(sweep.request.id)
                             .Bind(sweep.request.sha256)
                             .Bind(absl::ToUnixNanos(now))
                             .BindBlob(sweep.sweep.SerializeAsString())
                             .Run());
-  return connection.last_insert_rowid();
+  return transaction.last_insert_rowid();
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<v1::Sweep>> FindRepeatedSweep(Connection& connection,
+absl::StatusOr<std::optional<v1::Sweep>> FindRepeatedSweep(ReadTransaction& transaction,
                                                            absl::string_view id,
                                                            const RequestIdentity& request) {
   if (request.id.empty()) return std::nullopt;
   LORSA_ASSIGN_OR_RETURN(
       Statement row,
-      connection.Prepare(LORSA_SWEEP_SELECT
-                         "WHERE id = ?1 AND request_id = ?2 AND request_sha256 = ?3"));
+      transaction.Prepare(LORSA_SWEEP_SELECT
+                          "WHERE id = ?1 AND request_id = ?2 AND request_sha256 = ?3"));
   LORSA_ASSIGN_OR_RETURN(const bool found,
                          row.Bind(id).Bind(request.id).Bind(request.sha256).Step());
   if (!found) return std::nullopt;
-  LORSA_ASSIGN_OR_RETURN(v1::Sweep sweep, SweepFromRow(connection, row));
+  LORSA_ASSIGN_OR_RETURN(v1::Sweep sweep, SweepFromRow(transaction, row));
   return sweep;
 }
 
-absl::StatusOr<v1::Sweep> InsertSweep(Connection& connection, const NewSweep& sweep,
+absl::StatusOr<v1::Sweep> InsertSweep(WriteTransaction& transaction, const NewSweep& sweep,
                                       absl::Time now) {
   LORSA_ASSIGN_OR_RETURN(std::optional<v1::Sweep> repeated,
-                         FindRepeatedSweep(connection, sweep.id, sweep.request));
+                         FindRepeatedSweep(transaction, sweep.id, sweep.request));
   if (repeated.has_value()) return *std::move(repeated);
-  if (!absl::IsNotFound(SweepNumber(connection, sweep.id).status())) {
+  if (!absl::IsNotFound(SweepNumber(transaction, sweep.id).status())) {
     return absl::AlreadyExistsError(
         absl::StrCat("there is a sweep ", sweep.id, " already; choose another id"));
   }
-  LORSA_ASSIGN_OR_RETURN(const int64_t number, InsertSweepRow(connection, sweep, now));
+  LORSA_ASSIGN_OR_RETURN(const int64_t number, InsertSweepRow(transaction, sweep, now));
   for (const NewJob& job : sweep.jobs) {
-    LORSA_RETURN_IF_ERROR(InsertJob(connection, job, now, number).status());
+    LORSA_RETURN_IF_ERROR(InsertJob(transaction, job, now, number).status());
   }
-  return ReadSweep(connection, sweep.id);
+  return ReadSweep(transaction, sweep.id);
 }
 
-absl::StatusOr<v1::Sweep> ReadSweep(Connection& connection, absl::string_view id) {
-  LORSA_ASSIGN_OR_RETURN(Statement row, connection.Prepare(LORSA_SWEEP_SELECT "WHERE id = ?1"));
+absl::StatusOr<v1::Sweep> ReadSweep(ReadTransaction& transaction, absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(Statement row, transaction.Prepare(LORSA_SWEEP_SELECT "WHERE id = ?1"));
   LORSA_ASSIGN_OR_RETURN(const bool found, row.Bind(id).Step());
   if (!found) return NoSuchSweep(id);
-  return SweepFromRow(connection, row);
+  return SweepFromRow(transaction, row);
 }
 
-absl::StatusOr<std::vector<v1::Sweep>> ReadSweeps(Connection& connection,
+absl::StatusOr<std::vector<v1::Sweep>> ReadSweeps(ReadTransaction& transaction,
                                                   absl::string_view before_id, int limit) {
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!before_id.empty()) {
-    const absl::StatusOr<int64_t> number = SweepNumber(connection, before_id);
+    const absl::StatusOr<int64_t> number = SweepNumber(transaction, before_id);
     if (absl::IsNotFound(number.status())) {
       return absl::InvalidArgumentError("the page token names no sweep; list from the first page");
     }
@@ -132,20 +132,20 @@ absl::StatusOr<std::vector<v1::Sweep>> ReadSweeps(Connection& connection,
   }
   LORSA_ASSIGN_OR_RETURN(
       Statement row,
-      connection.Prepare(LORSA_SWEEP_SELECT "WHERE number < ?1 ORDER BY number DESC LIMIT ?2"));
+      transaction.Prepare(LORSA_SWEEP_SELECT "WHERE number < ?1 ORDER BY number DESC LIMIT ?2"));
   row.Bind(before).Bind(static_cast<int64_t>(limit));
   std::vector<v1::Sweep> sweeps;
   while (true) {
     LORSA_ASSIGN_OR_RETURN(const bool more, row.Step());
     if (!more) return sweeps;
-    LORSA_ASSIGN_OR_RETURN(v1::Sweep sweep, SweepFromRow(connection, row));
+    LORSA_ASSIGN_OR_RETURN(v1::Sweep sweep, SweepFromRow(transaction, row));
     sweeps.push_back(std::move(sweep));
   }
 }
 
-absl::StatusOr<int64_t> SweepNumber(Connection& connection, absl::string_view id) {
+absl::StatusOr<int64_t> SweepNumber(ReadTransaction& transaction, absl::string_view id) {
   LORSA_ASSIGN_OR_RETURN(Statement row,
-                         connection.Prepare("SELECT number FROM sweeps WHERE id = ?1"));
+                         transaction.Prepare("SELECT number FROM sweeps WHERE id = ?1"));
   LORSA_ASSIGN_OR_RETURN(const bool found, row.Bind(id).Step());
   if (!found) return NoSuchSweep(id);
   return row.Int(0);

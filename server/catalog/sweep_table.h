@@ -10,21 +10,21 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/catalog/catalog.h"
-#include "server/catalog/sqlite.h"
+#include "server/catalog/transaction.h"
 
 namespace lorsa::server {
 
-absl::StatusOr<std::optional<v1::Sweep>> FindRepeatedSweep(Connection& connection,
+absl::StatusOr<std::optional<v1::Sweep>> FindRepeatedSweep(ReadTransaction& transaction,
                                                            absl::string_view id,
                                                            const RequestIdentity& request);
 // Stores the sweep and its jobs, or returns the one that this very request made.
-absl::StatusOr<v1::Sweep> InsertSweep(Connection& connection, const NewSweep& sweep,
+absl::StatusOr<v1::Sweep> InsertSweep(WriteTransaction& transaction, const NewSweep& sweep,
                                       absl::Time now);
-absl::StatusOr<v1::Sweep> ReadSweep(Connection& connection, absl::string_view id);
+absl::StatusOr<v1::Sweep> ReadSweep(ReadTransaction& transaction, absl::string_view id);
 // Newest first, those created before the sweep `before_id`; empty = from the newest.
-absl::StatusOr<std::vector<v1::Sweep>> ReadSweeps(Connection& connection,
+absl::StatusOr<std::vector<v1::Sweep>> ReadSweeps(ReadTransaction& transaction,
                                                   absl::string_view before_id, int limit);
-absl::StatusOr<int64_t> SweepNumber(Connection& connection, absl::string_view id);
+absl::StatusOr<int64_t> SweepNumber(ReadTransaction& transaction, absl::string_view id);
 
 }  // namespace lorsa::server
 
