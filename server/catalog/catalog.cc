@@ -9,6 +9,7 @@
 #include "server/catalog/catalog_writer.h"
 #include "server/catalog/checkpoint_table.h"
 #include "server/catalog/connection_pool.h"
+#include "server/catalog/data_folder_table.h"
 #include "server/catalog/job_removal.h"
 #include "server/catalog/job_table.h"
 #include "server/catalog/metric_table.h"
@@ -291,6 +292,50 @@ absl::Status Catalog::DeleteUnneededCheckpoint(absl::string_view job_id, int64_t
   return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
     LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(transaction, job_id));
     return RemoveUnneededCheckpoint(transaction, job, step);
+  });
+}
+
+absl::StatusOr<std::set<int64_t>> Catalog::RemovedCheckpoints(absl::string_view job_id) const {
+  return readers_->Run([&](ReadTransaction& transaction) -> absl::StatusOr<std::set<int64_t>> {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+    return ReadRemoved(transaction, job);
+  });
+}
+
+absl::Status Catalog::ForgetRemovedCheckpoints(absl::string_view job_id) {
+  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+    return ForgetRemoved(transaction, job);
+  });
+}
+
+absl::StatusOr<int64_t> Catalog::Generation() const {
+  return readers_->Run([](ReadTransaction& transaction) { return ReadGeneration(transaction); });
+}
+
+absl::Status Catalog::SetGeneration(int64_t generation) {
+  return writer_->Write(
+      [&](WriteTransaction& transaction) { return StoreGeneration(transaction, generation); });
+}
+
+absl::Status Catalog::ForgetAllRemovedCheckpoints() {
+  return writer_->Write(
+      [](WriteTransaction& transaction) { return ForgetAllRemoved(transaction); });
+}
+
+absl::Status Catalog::AdoptCheckpoint(absl::string_view job_id, const v1::Checkpoint& checkpoint,
+                                      absl::Time now) {
+  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(transaction, job_id));
+    return StoreAdoptedCheckpoint(transaction, job, checkpoint, now);
+  });
+}
+
+absl::Status Catalog::AdoptAttempt(absl::string_view job_id, const AdoptedAttempt& attempt,
+                                   absl::Time now) {
+  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(transaction, job_id));
+    return StoreAdoptedAttempt(transaction, job, attempt, now);
   });
 }
 

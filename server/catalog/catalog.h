@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,16 @@ struct AttemptKey {
   std::string job_id;
   int attempt = 0;
 };
+
+// An attempt that the data folder shows and the catalog does not know.
+struct AdoptedAttempt {
+  int attempt = 0;
+  std::string token_sha256;                        // hex; empty = not known
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // of the job in that attempt, as far as is known
+};
+
+// Generation of a copy of a catalog: what happened since it was made is not known to it.
+inline constexpr int64_t kGenerationOfCopy = 0;
 
 struct JobFilter {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // unspecified = all
@@ -272,7 +283,8 @@ class Catalog {
   absl::StatusOr<v1::Checkpoint> GetCheckpoint(absl::string_view job_id, int64_t step) const;
   // The checkpoint with its pin set or taken off.
   absl::StatusOr<v1::Checkpoint> PinCheckpoint(absl::string_view job_id, int64_t step, bool pinned);
-  // OK if there is none; FAILED_PRECONDITION if it is pinned, unless that shall not count.
+  // OK if there is none; FAILED_PRECONDITION if it is pinned, unless that shall not count. What is
+  // deleted even if it is pinned may not be removed from the disk (RemovedCheckpoints).
   absl::Status DeleteCheckpoint(absl::string_view job_id, int64_t step,
                                 bool even_if_pinned = false);
   // The same, and FAILED_PRECONDITION for the newest undamaged one of a job that has not ended.
@@ -285,6 +297,27 @@ class Catalog {
   absl::StatusOr<std::vector<v1::Checkpoint>> UnverifiedCheckpoints(absl::Time since,
                                                                     int limit) const;
   absl::StatusOr<std::vector<v1::Checkpoint>> DamagedCheckpoints(int limit) const;
+
+  // Steps of those that were deleted since the last ForgetRemovedCheckpoints: their folders are the
+  // only ones that may be removed.
+  absl::StatusOr<std::set<int64_t>> RemovedCheckpoints(absl::string_view job_id) const;
+  absl::Status ForgetRemovedCheckpoints(absl::string_view job_id);
+
+  // --- What is found in the data folder and the catalog does not know (server/jobs/
+  // data_adoption.h) ---
+
+  // Counts starts of servers; kGenerationOfCopy for a copy on which none has started.
+  absl::StatusOr<int64_t> Generation() const;
+  absl::Status SetGeneration(int64_t generation);
+  // For a catalog that is older than its data: no folder is one that it knows to be deleted.
+  absl::Status ForgetAllRemovedCheckpoints();
+  // Stores a checkpoint, in place of one of the same step, and an event with reason ADOPTED.
+  absl::Status AdoptCheckpoint(absl::string_view job_id, const v1::Checkpoint& checkpoint,
+                               absl::Time now);
+  // Makes `attempt` the job's current one and gives the job its state, whatever it was before: what
+  // lies between was known to a newer catalog. Event with reason ADOPTED.
+  absl::Status AdoptAttempt(absl::string_view job_id, const AdoptedAttempt& attempt,
+                            absl::Time now);
 
   // --- Notices for webhooks ---
 

@@ -4,15 +4,22 @@
 //   1. TARGET.tmp, left by a copy that was cut off, is removed.
 //   2. VACUUM INTO TARGET.tmp: one read transaction, so the copy is the catalog of one moment,
 //      with all that was acknowledged before it and nothing half done. Writers go on meanwhile.
-//   3. The copy is opened and every page and index of it checked.
-//   4. It is fsynced, renamed to TARGET, and its folder is fsynced.
+//   3. The copy gets the generation of a copy: the data folder may become newer than it is, which
+//      a server that finds it in place of its catalog must notice (server/jobs/data_adoption.h).
+//   4. It is opened and every page and index of it checked.
+//   5. It is fsynced, renamed to TARGET, and its folder is fsynced.
 // On error, and after a crash at any moment, TARGET is what it was before or the whole copy.
 #ifndef LORSA_SERVER_CATALOG_CATALOG_BACKUP_H_
 #define LORSA_SERVER_CATALOG_CATALOG_BACKUP_H_
 
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/file_system.h"
 #include "server/catalog/sqlite.h"
 
@@ -35,6 +42,12 @@ absl::Status BackUpCatalog(FileSystem& fs, const std::string& catalog, const std
 // a catalog, or what SQLite left beside one; NOT_FOUND if there is no backup; FAILED_PRECONDITION
 // if a newer program wrote it or it is no catalog; else as CopyCatalog. The backup stays as it is.
 absl::Status RestoreCatalog(FileSystem& fs, const std::string& backup, const std::string& catalog);
+
+// Steps of the checkpoints of each job, those without checkpoints included.
+using CheckpointSteps = std::map<std::string, std::set<int64_t>, std::less<>>;
+
+// Reads them from the catalog at `path`, of this or an older version. Errors as of RestoreCatalog.
+absl::StatusOr<CheckpointSteps> ReadCheckpointSteps(const std::string& path);
 
 }  // namespace lorsa::server
 

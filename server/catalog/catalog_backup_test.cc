@@ -54,6 +54,13 @@ TEST_F(CatalogBackupTest, HoldsAllThatWasAcknowledgedWhileTheServerGoesOnWriting
   EXPECT_TRUE(restored->CreateJob({.id = "new"}, absl::Now()).ok());
 }
 
+TEST_F(CatalogBackupTest, ACopySaysThatItIsOne) {
+  ASSERT_TRUE(catalog_->SetGeneration(7).ok());
+  ASSERT_TRUE(BackUpCatalog(fs_, Path(), Backup()).ok());
+  EXPECT_EQ(catalog_->Generation().value(), 7);
+  EXPECT_EQ(Catalog::Open(Backup()).value()->Generation().value(), kGenerationOfCopy);
+}
+
 TEST_F(CatalogBackupTest, OverwritesNothing) {
   ASSERT_TRUE(BackUpCatalog(fs_, Path(), Backup()).ok());
   EXPECT_TRUE(absl::IsAlreadyExists(BackUpCatalog(fs_, Path(), Backup())));

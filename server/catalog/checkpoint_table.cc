@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/catalog/data_folder_table.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_state.h"
 
@@ -244,7 +245,9 @@ absl::Status RemoveCheckpoint(WriteTransaction& transaction, int64_t job, int64_
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
       transaction.Prepare("DELETE FROM checkpoints WHERE job = ?1 AND step = ?2"));
-  return statement.Bind(job).Bind(step).Run();
+  LORSA_RETURN_IF_ERROR(statement.Bind(job).Bind(step).Run());
+  if (even_if_pinned || transaction.changes() == 0) return absl::OkStatus();
+  return StoreRemoved(transaction, job, step);
 }
 
 }  // namespace lorsa::server

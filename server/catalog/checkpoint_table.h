@@ -50,7 +50,7 @@ absl::StatusOr<std::vector<v1::Checkpoint>> ReadDamagedCheckpoints(ReadTransacti
 absl::Status RemoveUnneededCheckpoint(WriteTransaction& transaction, const StoredJob& job,
                                       int64_t step);
 
-// FAILED_PRECONDITION if it is pinned, unless that shall not count.
+// FAILED_PRECONDITION if it is pinned, unless that shall not count; its files are to be kept then.
 absl::Status RemoveCheckpoint(WriteTransaction& transaction, int64_t job, int64_t step,
                               bool even_if_pinned);
 

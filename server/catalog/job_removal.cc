@@ -21,6 +21,8 @@ constexpr const char* kRemoveSome[] = {
     " (SELECT attempt FROM attempts WHERE job = ?1 LIMIT ?2)",
     "DELETE FROM checkpoints WHERE job = ?1 AND step IN"
     " (SELECT step FROM checkpoints WHERE job = ?1 LIMIT ?2)",
+    "DELETE FROM removed_checkpoints WHERE job = ?1 AND step IN"
+    " (SELECT step FROM removed_checkpoints WHERE job = ?1 LIMIT ?2)",
     "DELETE FROM job_labels WHERE job = ?1 AND key IN"
     " (SELECT key FROM job_labels WHERE job = ?1 LIMIT ?2)",
 };

@@ -137,6 +137,19 @@ CREATE TABLE notices (
   next_time INTEGER NOT NULL     -- when it is due
 ) STRICT;
 CREATE INDEX notices_by_next_time ON notices (next_time);
+
+-- Checkpoints that were deleted and whose folder may still be there: what of it the server removes.
+CREATE TABLE removed_checkpoints (
+  job INTEGER NOT NULL REFERENCES jobs (number),
+  step INTEGER NOT NULL,
+  PRIMARY KEY (job, step)
+) STRICT, WITHOUT ROWID;
+
+-- One row, as in server/jobs/data_adoption.h.
+CREATE TABLE data_folder (
+  generation INTEGER NOT NULL    -- 0 = of a copy
+) STRICT;
+INSERT INTO data_folder VALUES (1);
 )sql";
 
 // From version 1. Of its checkpoints it is not known any more whether they were scheduled; nearly
@@ -200,9 +213,22 @@ CREATE TABLE notices (
 CREATE INDEX notices_by_next_time ON notices (next_time);
 )sql";
 
+// A catalog of that time may be a copy that was put back: nothing tells.
+constexpr char kUpgradeFrom4[] = R"sql(
+CREATE TABLE removed_checkpoints (
+  job INTEGER NOT NULL REFERENCES jobs (number),
+  step INTEGER NOT NULL,
+  PRIMARY KEY (job, step)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE data_folder (
+  generation INTEGER NOT NULL
+) STRICT;
+INSERT INTO data_folder VALUES (0);
+)sql";
+
 // kUpgrades[i] makes a catalog of version i + 2 from one of version i + 1. A new version adds its
 // line here and brings kTables up to the same; a test holds the two against each other.
-constexpr const char* kUpgrades[] = {kUpgradeFrom1, kUpgradeFrom2, kUpgradeFrom3};
+constexpr const char* kUpgrades[] = {kUpgradeFrom1, kUpgradeFrom2, kUpgradeFrom3, kUpgradeFrom4};
 static_assert(std::size(kUpgrades) + 1 == kSchemaVersion);
 
 absl::Status Change(Connection& connection, absl::string_view statements) {

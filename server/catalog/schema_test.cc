@@ -148,6 +148,13 @@ TEST_F(SchemaTest, OldCatalogIsBroughtUpToDateWithACopyBeside) {
   EXPECT_EQ(rows.Int(0), 1);
 }
 
+// It may be the copy of an earlier upgrade that was put back.
+TEST_F(SchemaTest, ACatalogFromBeforeGenerationsCountsAsACopy) {
+  MakeVersion1();
+  EXPECT_EQ(Catalog::Open(Path()).value()->Generation().value(), kGenerationOfCopy);
+  EXPECT_EQ(Catalog::Open(folder_.Path("new.sqlite")).value()->Generation().value(), 1);
+}
+
 TEST_F(SchemaTest, UpgradedCatalogHasTheTablesOfANewOne) {
   MakeVersion1();
   ASSERT_TRUE(Catalog::Open(Path()).ok());
