@@ -58,6 +58,8 @@ absl::StatusOr<std::unique_ptr<Hdf5Writer>> Hdf5Writer::Create(const std::string
   errno = 0;
   Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+  // The file is new and this process's own, and some file systems have no locks.
+  H5Pset_file_locking(access.get(), /*use_file_locking=*/false, /*ignore_when_disabled=*/true);
   Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation.get(), false);
   writer->file_ =

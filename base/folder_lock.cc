@@ -33,20 +33,27 @@ absl::Status WritePid(int fd, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Acquire(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) return ErrnoStatus(errno, "open", path);
-  std::unique_ptr<FolderLock> lock(new FolderLock(fd));
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock", path);
-    return absl::FailedPreconditionError(absl::StrCat(DirectoryOf(path), " is in use by ",
-                                                      ReadHolder(fd),
-                                                      "; stop that one or name another folder"));
-  }
-  LORSA_RETURN_IF_ERROR(WritePid(fd, path));
-  return lock;
-}
+bool LacksLocks(int error) { return error == ENOSYS || error == ENOLCK || error == EOPNOTSUPP; }
 
-FolderLock::~FolderLock() { ::close(fd_); }
+int FolderLock::SystemFlock(int fd, int operation) { return ::flock(fd, operation); }
+
+absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Acquire(const std::string& path,
+                                                                LeaseTimes lease_times,
+                                                                const Flock& flock) {
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (file.get() < 0) return ErrnoStatus(errno, "open", path);
+  std::unique_ptr<FolderLease> lease;
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return absl::FailedPreconditionError(absl::StrCat(DirectoryOf(path), " is in use by ",
+                                                        ReadHolder(file.get()),
+                                                        "; stop that one or name another folder"));
+    }
+    if (!LacksLocks(errno)) return ErrnoStatus(errno, "lock", path);
+    LORSA_ASSIGN_OR_RETURN(lease, FolderLease::Acquire(path, lease_times));
+  }
+  LORSA_RETURN_IF_ERROR(WritePid(file.get(), path));
+  return std::unique_ptr<FolderLock>(new FolderLock(std::move(file), std::move(lease)));
+}
 
 }  // namespace lorsa

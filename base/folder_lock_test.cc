@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +47,38 @@ TEST_F(FolderLockTest, IsNotInheritedByAProcessThatOutlivesTheHolder) {
   lock->reset();
   EXPECT_TRUE(FolderLock::Acquire(Path()).ok());
   ::pclose(child);
+}
+
+// What network and user-space file systems without locks answer.
+class WithoutFlock : public FolderLockTest, public ::testing::WithParamInterface<int> {
+ protected:
+  static int Refuse(int, int) {
+    errno = GetParam();
+    return -1;
+  }
+  static constexpr LeaseTimes kTimes = {.beat = absl::Milliseconds(20),
+                                        .patience = absl::Seconds(5)};
+};
+
+TEST_P(WithoutFlock, ALeaseStandsIn) {
+  auto lock = FolderLock::Acquire(Path(), kTimes, Refuse);
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  const auto second = FolderLock::Acquire(Path(), kTimes, Refuse).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(second)) << second;
+  EXPECT_THAT(std::string(second.message()), HasSubstr(folder_));
+  lock->reset();
+  EXPECT_TRUE(FolderLock::Acquire(Path(), kTimes, Refuse).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Errors, WithoutFlock, ::testing::Values(ENOSYS, ENOLCK, EOPNOTSUPP));
+
+TEST_F(FolderLockTest, AnotherErrorOfFlockNamesTheFile) {
+  const auto status = FolderLock::Acquire(Path(), {}, [](int, int) {
+                        errno = EIO;
+                        return -1;
+                      }).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(Path()));
 }
 
 }  // namespace

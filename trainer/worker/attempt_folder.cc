@@ -16,6 +16,8 @@ namespace lorsa::worker {
 namespace {
 
 constexpr absl::string_view kInfix = ".attempt-";
+// The server waits for this worker. On a file system without locks, folders of killed ones stay.
+const LeaseTimes kNoWait = {.patience = absl::ZeroDuration()};
 
 std::string NameOf(const std::string& job_id, int attempt, int pid) {
   return absl::StrFormat("%s%s%04d.%d", job_id, kInfix, attempt, pid);
@@ -43,7 +45,7 @@ absl::StatusOr<std::unique_ptr<AttemptFolder>> AttemptFolder::Create(
   for (const std::string& name : names) {
     const std::string path = JoinPath(scratch, name);
     if (!IsOfJob(name, job_id)) continue;
-    if (!FolderLock::Acquire(LockOf(path)).ok()) continue;  // its worker lives
+    if (!FolderLock::Acquire(LockOf(path), kNoWait).ok()) continue;  // its worker may live
     LORSA_RETURN_IF_ERROR(fs.RemoveAll(path));
   }
   std::unique_ptr<AttemptFolder> folder(

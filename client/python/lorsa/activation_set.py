@@ -105,7 +105,7 @@ class ActivationSet:
     def _read_checksums(self) -> list[NDArray[np.uint64]]:
         path = self.folder / self.manifest.checksums.file
         try:
-            with h5py.File(path, "r") as file:
+            with h5py.File(path, "r", locking=False) as file:
                 found = [file[Path(shard.file).stem][()] for shard in self.manifest.shards]
         except (OSError, KeyError) as error:
             raise LorsaError(f"{path} cannot be read: {error}.") from error

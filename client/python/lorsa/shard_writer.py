@@ -76,7 +76,7 @@ class ShardWriter:
 def _lay_out(path: Path, datasets: dict[str, tuple[tuple[int, ...], Any]]) -> dict[str, int]:
     """Makes the HDF5 file; returns where each dataset's data starts."""
     # Bounds of the file format, so that HDF5 1.10 reads what a newer library lays out.
-    with h5py.File(path, "w", libver=("v108", "v110")) as file:
+    with h5py.File(path, "w", libver=("v108", "v110"), locking=False) as file:
         offsets = {}
         for name, (shape, kind) in datasets.items():
             space, properties = h5py.h5s.create_simple(shape), _contiguous()

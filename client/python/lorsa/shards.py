@@ -113,7 +113,7 @@ class ShardReader:
         self._path = path
         self._about = about
         try:
-            self._file = h5py.File(path, "r")
+            self._file = h5py.File(path, "r", locking=False)  # a sealed shard does not change
         except OSError as error:
             raise LorsaError(f"{path} cannot be read as HDF5: {error}.") from error
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lorsa.errors import LorsaError
-from lorsa.harvest import processes, state
+from lorsa.harvest import state
 from lorsa.manifest import TRANSFORMER_LENS
 
 Harvest = Callable[..., list[Path]]
@@ -50,7 +50,7 @@ def test_the_folder_is_locked_as_long_as_one_process_lives(tmp_path: Path) -> No
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     with state.locked_folder(tmp_path / "set") as lock:
-        process = context.Process(target=_hold, args=(processes._Lock(lock), theirs))
+        process = context.Process(target=_hold, args=(lock, theirs))
         process.start()
         assert ours.recv() == "here"
     with (

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from lorsa.errors import LorsaError
+from lorsa.folder_lock import FolderLock
 from lorsa.harvest import state
 from lorsa.harvest.capture import LayerCapture
 from lorsa.harvest.families import Family, family_of
@@ -42,7 +43,7 @@ def harvest(options: HarvestOptions, progress: Progress, now: Callable[[], str])
 
 @contextmanager
 def _maker(
-    options: HarvestOptions, family: Family, model: Any, sets: Sequence[LayerSet], lock: int
+    options: HarvestOptions, family: Family, model: Any, sets: Sequence[LayerSet], lock: FolderLock
 ) -> Iterator[Maker]:
     """What runs the model: this process, or several others."""
     if options.processes > 1:

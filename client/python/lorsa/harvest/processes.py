@@ -12,13 +12,13 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
 
 from lorsa.errors import LorsaError
+from lorsa.folder_lock import FolderLock
 from lorsa.harvest.capture import LayerCapture
 from lorsa.harvest.families import family_of
 from lorsa.harvest.layer_set import LayerSet
@@ -29,10 +29,9 @@ from lorsa.harvest.shard_pass import PackedText, ShardMaker, Summaries
 class HarvestProcesses:
     """Makes shards in `options.processes` processes with as many threads each as this one has."""
 
-    def __init__(self, options: HarvestOptions, lock: int) -> None:
-        """`lock`: the descriptor that holds the folder's lock."""
+    def __init__(self, options: HarvestOptions, lock: FolderLock) -> None:
         self._options = options
-        self._lock = _Lock(lock)
+        self._lock = lock
 
     def make(
         self, shards: Sequence[tuple[int, PackedText]], advance: Callable[[int], None]
@@ -76,20 +75,6 @@ class HarvestProcesses:
                 process.join()
 
 
-class _Lock:
-    """A lock that a process which is started with this holds as well, until it ends."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _inherited, (reduction.DupFd(self._descriptor),)
-
-
-def _inherited(descriptor: Any) -> _Lock:
-    return _Lock(descriptor.detach())
-
-
 def _receive(connection: Connection) -> Any:
     """Tokens that were harvested, or a shard that was finished."""
     try:
@@ -104,7 +89,7 @@ def _receive(connection: Connection) -> Any:
     return message
 
 
-def _serve(options: HarvestOptions, threads: int, connection: Connection, lock: _Lock) -> None:
+def _serve(options: HarvestOptions, threads: int, connection: Connection, lock: FolderLock) -> None:
     """The process: answers each shard with its tokens, batch by batch, and its summaries."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     torch.set_num_threads(threads)

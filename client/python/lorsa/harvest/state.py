@@ -1,7 +1,7 @@
 """harvest-state.json: the arguments of a harvest, so that a resumed one gives the same set.
 
 Protocol of a harvest into a folder; each step is skipped if a previous run did it:
-  1. take the folder's lock, which the kernel drops when the process ends;
+  1. take the folder's lock, which is free again when the process ends;
   2. write harvest-state.json, or refuse if it holds other arguments;
   3. write attention.safetensors of each layer;
   4. write shard 0 of each layer, then shard 1, … (shard_writer.py), or several shards at a time,
@@ -13,9 +13,7 @@ is written again has the same bytes.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,30 +21,29 @@ from typing import Any
 
 from lorsa.errors import LorsaError
 from lorsa.files import read_bounded, write_atomically
+from lorsa.folder_lock import FolderInUseError, FolderLock
 from lorsa.manifest import TRANSFORMERS
 from lorsa.strict_json import parse_object
 
 FILE_NAME = "harvest-state.json"
+LOCK_NAME = "harvest.lock"
 _MAX_STATE_BYTES = 1 << 20
 # What an argument was before there was a choice, and harvests did not write it down.
 _BEFORE_THERE_WAS_A_CHOICE = {"hook_convention": TRANSFORMERS}
 
 
 @contextmanager
-def locked_folder(folder: Path) -> Iterator[int]:
-    """Step 1: the descriptor that holds the lock; LorsaError if another harvest does."""
+def locked_folder(folder: Path) -> Iterator[FolderLock]:
+    """Step 1; LorsaError if another harvest has the lock."""
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise LorsaError(
-                f"Another harvest is writing to {folder}; wait for it to end."
-            ) from error
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        lock = FolderLock(folder / LOCK_NAME)
+    except FolderInUseError as error:
+        raise LorsaError(
+            f"Another harvest is writing to {folder}; wait for it to end. {error}"
+        ) from error
+    with lock:
+        yield lock
 
 
 def remember_arguments(folder: Path, arguments: dict[str, Any]) -> None:
