@@ -1,14 +1,18 @@
 #include "base/process_identity.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <cerrno>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/file_system.h"
+#include "base/path_at.h"
 #include "base/status_macros.h"
 
 namespace lorsa {
@@ -20,20 +24,34 @@ constexpr char kBootIdPath[] = "/proc/sys/kernel/random/boot_id";
 constexpr size_t kState = 3 - 3;
 constexpr size_t kStartTicks = 22 - 3;
 
-// Files in /proc have no size to check; these are one short line.
+// One line: files in /proc have no size to check, and these are short. NOT_FOUND if the file, or
+// the process that it is about, is not there; UNAVAILABLE if that cannot be known.
 absl::StatusOr<std::string> ReadProcFile(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line)) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  return line;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char text[1024];
+  const ssize_t size = file.get() < 0 ? -1 : ::read(file.get(), text, sizeof(text));
+  if (size < 0 && (errno == ENOENT || errno == ESRCH)) {
+    return absl::NotFoundError(absl::StrCat("there is no ", path));
+  }
+  if (size < 0) {
+    return absl::UnavailableError(ErrnoStatus(errno, "read", path).message());
+  }
+  const absl::string_view contents(text, static_cast<size_t>(size));
+  return std::string(contents.substr(0, contents.find('\n')));
+}
+
+// NOT_FOUND becomes UNAVAILABLE: every Linux has one, if /proc is mounted.
+absl::StatusOr<std::string> ReadBootId() {
+  absl::StatusOr<std::string> boot_id = ReadProcFile(kBootIdPath);
+  if (!boot_id.ok()) return absl::UnavailableError(boot_id.status().message());
+  return std::string(absl::StripAsciiWhitespace(*boot_id));
 }
 
 }  // namespace
 
 absl::StatusOr<ProcessIdentity> IdentifyProcess(pid_t pid) {
   ProcessIdentity identity{.pid = pid};
-  LORSA_ASSIGN_OR_RETURN(const std::string boot_id, ReadProcFile(kBootIdPath));
-  identity.boot_id = std::string(absl::StripAsciiWhitespace(boot_id));
+  LORSA_ASSIGN_OR_RETURN(identity.boot_id, ReadBootId());
   LORSA_ASSIGN_OR_RETURN(const std::string stat,
                          ReadProcFile(absl::StrCat("/proc/", pid, "/stat")));
   const size_t command_end = stat.rfind(')');
@@ -53,9 +71,13 @@ absl::StatusOr<ProcessIdentity> IdentifyProcess(pid_t pid) {
 
 absl::StatusOr<ProcessIdentity> IdentifySelf() { return IdentifyProcess(getpid()); }
 
-bool IsAlive(const ProcessIdentity& identity) {
+absl::StatusOr<bool> IsAlive(const ProcessIdentity& identity) {
   const auto found = IdentifyProcess(identity.pid);
-  return found.ok() && *found == identity;
+  if (found.ok()) return *found == identity;
+  if (absl::IsNotFound(found.status())) return false;
+  // No descriptor is needed to see that nobody has the pid.
+  if (::kill(identity.pid, 0) != 0 && errno == ESRCH) return false;
+  return found.status();
 }
 
 }  // namespace lorsa

@@ -20,14 +20,16 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
 };
 
-// Of a living process; NOT_FOUND if there is none of that pid, or only a zombie.
+// Of a living process; NOT_FOUND if there is none of that pid, or only a zombie; UNAVAILABLE if
+// this process cannot look (it has no descriptor left).
 absl::StatusOr<ProcessIdentity> IdentifyProcess(pid_t pid);
 
 // Of the calling process.
 absl::StatusOr<ProcessIdentity> IdentifySelf();
 
 // Whether that very process still lives: same boot, pid and start time, and not a zombie.
-bool IsAlive(const ProcessIdentity& identity);
+// UNAVAILABLE if it cannot be known, which says nothing about the process.
+absl::StatusOr<bool> IsAlive(const ProcessIdentity& identity);
 
 }  // namespace lorsa
 

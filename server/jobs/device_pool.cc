@@ -24,7 +24,8 @@ std::string DeviceOf(pid_t pid) {
 }  // namespace
 
 std::string DevicePool::Choose() {
-  std::erase_if(holders_, [](const Holder& holder) { return !IsAlive(holder.process); });
+  std::erase_if(holders_,
+                [](const Holder& holder) { return !IsAlive(holder.process).value_or(true); });
   const auto users = [this](const std::string& device) {
     return std::count_if(holders_.begin(), holders_.end(),
                          [&](const Holder& holder) { return holder.device == device; });

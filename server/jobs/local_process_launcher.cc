@@ -9,32 +9,36 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/path_at.h"
 #include "base/spawn_settings.h"
+#include "base/status_macros.h"
+#include "server/jobs/worker_environment.h"
 
 namespace lorsa::server {
 namespace {
 
-// mpirun, which stays as long as its ranks and whose death ends them. They are on this machine, so
-// no network is looked for; they have threads, so none is bound to one core.
+constexpr char kMpirun[] = "mpirun";
+
+// mpirun, which stays as long as its ranks and whose death ends them. They have threads, so none is
+// bound to one core. They are on this machine, whatever a batch system or a file of Open MPI's
+// parameters in the home folder says: no other launcher, list of hosts or network is used.
 std::vector<std::string> MpirunCommand(int ranks) {
-  return {"mpirun",
-          "-n",
-          absl::StrCat(ranks),
-          "--allow-run-as-root",
-          "--oversubscribe",
-          "--bind-to",
-          "none",
-          "--mca",
-          "pml",
-          "ob1",
-          "--mca",
-          "btl",
-          "self,vader"};
+  std::vector<std::string> command = {
+      kMpirun,     "-n",  absl::StrCat(ranks), "--allow-run-as-root", "--oversubscribe",
+      "--bind-to", "none"};
+  constexpr std::pair<const char*, const char*> kParameters[] = {
+      {"mca_base_param_files", "/dev/null"}, {"plm", "isolated"}, {"ras", "^slurm"},
+      {"orte_default_hostfile", "none"},     {"pml", "ob1"},      {"btl", "self,vader"}};
+  for (const auto& [name, value] : kParameters) {
+    command.insert(command.end(), {"--mca", name, value});
+  }
+  return command;
 }
 
 std::vector<std::string> CommandFor(const std::string& program, WorkerProgram kind,
@@ -47,14 +51,25 @@ std::vector<std::string> CommandFor(const std::string& program, WorkerProgram ki
   return command;
 }
 
-// This process's environment, with `device` the only one to be seen unless it is empty.
-std::vector<std::string> EnvironmentWith(const std::string& device) {
-  std::vector<std::string> variables;
+// `variables` with `device` the only one to be seen.
+void ShowOnly(const std::string& device, std::vector<std::string>& variables) {
   const std::string prefix = absl::StrCat(kDeviceVariable, "=");
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (device.empty() || !absl::StartsWith(*variable, prefix)) variables.push_back(*variable);
-  }
-  if (!device.empty()) variables.push_back(prefix + device);
+  std::erase_if(variables,
+                [&](const std::string& variable) { return absl::StartsWith(variable, prefix); });
+  variables.push_back(prefix + device);
+}
+
+std::vector<std::string> WholeEnvironment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
+  return variables;
+}
+
+// A wrapper is the operator's program and decides itself what it passes on.
+std::vector<std::string> EnvironmentOf(WorkerProgram kind, const std::string& device) {
+  std::vector<std::string> variables =
+      kind == WorkerProgram::kWrapper ? WholeEnvironment() : WorkerEnvironment(environ);
+  if (!device.empty()) ShowOnly(device, variables);
   return variables;
 }
 
@@ -88,7 +103,7 @@ absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest
   std::vector<std::string> command = CommandFor(program_, kind_, request);
   absl::MutexLock lock(&mu_);
   const std::string device = devices_.empty() ? "" : devices_.Choose();
-  std::vector<std::string> environment = EnvironmentWith(device);
+  std::vector<std::string> environment = EnvironmentOf(kind_, device);
   const std::optional<int64_t> kills = out_of_memory_kills_();
   pid_t pid = 0;
   const int error =
@@ -99,30 +114,49 @@ absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest
     return ErrnoStatus(
         error, ranked ? "start ranks with (of Debian's openmpi-bin)" : "start worker", command[0]);
   }
-  uncollected_[pid] = kills;
-  const absl::StatusOr<ProcessIdentity> identity = IdentifyProcess(pid);
-  if (identity.ok() && !device.empty()) devices_.Hold(*identity, device);
+  LORSA_ASSIGN_OR_RETURN(ProcessIdentity process, Adopt(pid, kills));
+  if (!device.empty()) devices_.Hold(process, device);
+  return process;
+}
+
+absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Adopt(pid_t pid,
+                                                            std::optional<int64_t> kills) {
+  absl::StatusOr<ProcessIdentity> process = IdentifyProcess(pid);
   // One that has ended already is known by its pid alone; Check says how it ended.
-  return identity.ok() ? *identity : ProcessIdentity{.pid = pid};
+  if (absl::IsNotFound(process.status())) process = ProcessIdentity{.pid = pid};
+  if (!process.ok()) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    return process.status();
+  }
+  children_[pid] = {.process = *process, .kills = kills};
+  return process;
+}
+
+const LocalProcessLauncher::Child* LocalProcessLauncher::ChildOf(
+    const ProcessIdentity& process) const {
+  const auto child = children_.find(process.pid);
+  return child != children_.end() && child->second.process == process ? &child->second : nullptr;
 }
 
 ProcessStatus LocalProcessLauncher::Check(const ProcessIdentity& process) {
   absl::MutexLock lock(&mu_);
-  if (IsAlive(process)) {
-    devices_.Adopt(process);
-    return {.alive = true};
+  if (const Child* child = ChildOf(process)) {
+    int wait_status = 0;
+    const pid_t ended = ::waitpid(process.pid, &wait_status, WNOHANG);
+    if (ended == 0) return {.alive = true};
+    const std::optional<int64_t> kills = child->kills;
+    children_.erase(process.pid);
+    return ended < 0 ? ProcessStatus() : EndingOf(wait_status, kills, out_of_memory_kills_());
   }
-  // Collects a child of ours, so that no zombie stays; of another's child nothing is known.
-  int wait_status = 0;
-  if (::waitpid(process.pid, &wait_status, WNOHANG) != process.pid) return {};
-  const auto launched = uncollected_.extract(process.pid);
-  return EndingOf(wait_status, launched.empty() ? std::nullopt : launched.mapped(),
-                  out_of_memory_kills_());
+  if (!IsAlive(process).value_or(true)) return {};
+  devices_.Adopt(process);
+  return {.alive = true};
 }
 
 void LocalProcessLauncher::ReapAllBut(absl::Span<const ProcessIdentity> watched) {
   absl::MutexLock lock(&mu_);
-  std::erase_if(uncollected_, [&](const auto& child) {
+  std::erase_if(children_, [&](const auto& child) {
     const pid_t pid = child.first;
     const bool is_watched = std::any_of(watched.begin(), watched.end(),
                                         [&](const auto& process) { return process.pid == pid; });
@@ -132,12 +166,16 @@ void LocalProcessLauncher::ReapAllBut(absl::Span<const ProcessIdentity> watched)
 }
 
 void LocalProcessLauncher::Kill(const ProcessIdentity& process) {
+  absl::MutexLock lock(&mu_);
+  if (ChildOf(process) != nullptr) {
+    ::kill(process.pid, SIGKILL);
+    return;
+  }
   // The descriptor stands for the process that has the pid now; if that still is the one meant, the
   // signal cannot hit another.
-  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
-  if (fd < 0) return;
-  if (IsAlive(process)) ::syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0);
-  ::close(fd);
+  const Descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  if (fd.get() < 0 || !IsAlive(process).value_or(false)) return;
+  ::syscall(SYS_pidfd_send_signal, fd.get(), SIGKILL, nullptr, 0);
 }
 
 }  // namespace lorsa::server

@@ -30,8 +30,9 @@ enum class WorkerProgram {
 };
 
 // Runs the program in a session of its own, so that no signal of the server's terminal reaches it;
-// with stdout and stderr appended to the log file, no other descriptor, no blocked signal, and the
-// server's environment. With devices, each launch sees one of them (device_pool.h).
+// with stdout and stderr appended to the log file, no other descriptor and no blocked signal. A
+// worker gets the part of the server's environment that worker_environment.h names, a wrapper all
+// of it. With devices, each launch sees one of them (device_pool.h).
 class LocalProcessLauncher final : public Launcher {
  public:
   // Number of processes killed so far because memory ran out; nothing if it is not known.
@@ -52,13 +53,23 @@ class LocalProcessLauncher final : public Launcher {
   void ReapAllBut(absl::Span<const ProcessIdentity> watched) override;
 
  private:
+  struct Child {
+    ProcessIdentity process;
+    std::optional<int64_t> kills;  // for want of memory, when it was launched
+  };
+  // Takes in the process that was just spawned, or ends it if it cannot be identified.
+  absl::StatusOr<ProcessIdentity> Adopt(pid_t pid, std::optional<int64_t> kills)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Null if `process` is none of these children, or was collected.
+  const Child* ChildOf(const ProcessIdentity& process) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const std::string program_;
   const WorkerProgram kind_;
   const KillCount out_of_memory_kills_;
   // Held while one is collected too: from then on its pid may be another child's.
   absl::Mutex mu_;
-  // Children of this process, with the number of such kills when they were launched.
-  std::map<pid_t, std::optional<int64_t>> uncollected_ ABSL_GUARDED_BY(mu_);
+  // Of this process, and not collected: their pids are theirs.
+  std::map<pid_t, Child> children_ ABSL_GUARDED_BY(mu_);
   DevicePool devices_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -98,6 +99,23 @@ TEST_F(LocalProcessLauncherTest, WithDevicesEachWorkerSeesOne) {
   ::unsetenv(kDeviceVariable);
 }
 
+TEST_F(LocalProcessLauncherTest, OnlyAWrapperGetsTheWholeEnvironment) {
+  ::setenv("http_proxy", "http://proxy", 1);
+  ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  ::setenv("OMP_NUM_THREADS", "3", 1);
+  const std::string script = Script("echo \"<$http_proxy$OMPI_COMM_WORLD_SIZE$OMP_NUM_THREADS>\"");
+  ASSERT_TRUE(WriteFileAtomically(fs_, Request().bootstrap_file, "").ok());
+  LocalProcessLauncher worker(script);
+  AwaitEnd(worker, worker.Launch(Request()).value());
+  LocalProcessLauncher wrapper(
+      script, {}, [] { return std::nullopt; }, WorkerProgram::kWrapper);
+  AwaitEnd(wrapper, wrapper.Launch(Request()).value());
+  EXPECT_EQ(Log(), "<3>\n<http://proxy43>\n");
+  for (const char* name : {"http_proxy", "OMPI_COMM_WORLD_SIZE", "OMP_NUM_THREADS"}) {
+    ::unsetenv(name);
+  }
+}
+
 TEST_F(LocalProcessLauncherTest, SeveralRanksAreStartedByMpirun) {
   const std::string worker = Script("echo worker \"$1\"");
   // An mpirun that starts one rank, and tells how many it should.
@@ -182,7 +200,7 @@ TEST_F(LocalProcessLauncherTest, EndingOfAWatchedProcessIsLeftToCheck) {
   LocalProcessLauncher launcher(Script("exit 3"));
   const auto process = launcher.Launch(Request());
   ASSERT_TRUE(process.ok()) << process.status();
-  ASSERT_TRUE(Await([&] { return !IsAlive(*process); }));
+  ASSERT_TRUE(Await([&] { return !IsAlive(*process).value(); }));
   launcher.ReapAllBut({*process});
   EXPECT_EQ(launcher.Check(*process).ending, "exited with status 3");
 }
@@ -225,7 +243,7 @@ TEST_F(LocalProcessLauncherTest, OtherProcessWithTheSamePidIsNeitherAliveNorKill
   EXPECT_TRUE(launcher.Check(*process).alive);
   other = *process;
   other.boot_id = "another boot";
-  EXPECT_FALSE(IsAlive(other));
+  EXPECT_FALSE(IsAlive(other).value());
   launcher.Kill(*process);
   AwaitEnd(launcher, *process);
 }
@@ -260,6 +278,31 @@ TEST_F(LocalProcessLauncherTest, MissingBinaryIsAnError) {
   const auto status = launcher.Launch(Request()).status();
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("no-such-worker"));
+}
+
+TEST_F(LocalProcessLauncherTest, AProgramBeingWrittenIsAnError) {
+  const std::string script = Script("true");
+  const int writer = ::open(script.c_str(), O_WRONLY | O_CLOEXEC);
+  EXPECT_FALSE(LocalProcessLauncher(script).Launch(Request()).ok());  // ETXTBSY
+  ::close(writer);
+}
+
+// An unreadable /proc counted as a dead worker.
+TEST_F(LocalProcessLauncherTest, WithoutADescriptorALivingWorkerIsNotDead) {
+  LocalProcessLauncher launcher(Script("exec sleep 600"));
+  const ProcessIdentity process = launcher.Launch(Request()).value();
+  LocalProcessLauncher later(Script("true"));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_TRUE(launcher.Check(process).alive);
+  EXPECT_TRUE(later.Check(process).alive);
+  EXPECT_FALSE(launcher.Launch(Request()).ok());
+  launcher.Kill(process);
+  const ProcessStatus end = AwaitEnd(launcher, process);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(end.ending, HasSubstr("signal 9"));
 }
 
 TEST_F(LocalProcessLauncherTest, UnwritableLogIsAnError) {

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -32,9 +33,14 @@ MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none
 
 @pytest.fixture
 def service(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    # What a killed mpirun leaves behind goes with the test's folder.
-    for parameter in ("btl_vader_backing_directory", "orte_tmpdir_base"):
-        monkeypatch.setenv(f"OMPI_MCA_{parameter}", str(tmp_path))
+    # What a killed mpirun leaves behind goes with the test's folder. lorsad finds mpirun by PATH.
+    places = ("btl_vader_backing_directory", "orte_tmpdir_base")
+    parameters = " ".join(f"--mca {place} {tmp_path}" for place in places)
+    mpirun = tmp_path / "bin" / "mpirun"
+    mpirun.parent.mkdir()
+    mpirun.write_text(f'#!/bin/sh\nexec {shutil.which("mpirun")} {parameters} "$@"\n')
+    mpirun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{mpirun.parent}:{os.environ['PATH']}")
     # Three ranks are more than a small machine has cores.
     with Service(tmp_path, "--cpu-slots", "4") as service:
         service.add_set()
