@@ -21,8 +21,6 @@
 namespace lorsa::server {
 namespace {
 
-constexpr int kControlThreads = 4;
-constexpr int kDataThreads = 4;
 // The largest message is one sequence: its activations have at most 1 GiB (activation_store/
 // manifest.h); tokens, mask and what frames them stay far below the rest.
 constexpr int kMaxSendBytes = store::kMaxSequenceBytes + (16 << 20);
@@ -183,8 +181,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
              .random_bytes = SystemRandomBytes,
              .launch_obstacle = [this] { return conditions_.Message(kDiskReserve); }}),
       authorizer_(MethodRules(), jobs_.sessions()),
-      control_executor_(kControlThreads),
-      data_executor_(kDataThreads),
+      threads_(authorizer_),
       inspector_(*fs_, foundation.inspect_program),
       quarantine_(*catalog_, inspector_, absl::Now,
                   [this](const std::string& job, const std::string& why) {
@@ -193,11 +190,9 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                   }),
       set_uploads_(*fs_, layout_.SetsFolder(), options.disk_reserve_bytes),
       staged_uploads_(*catalog_, *fs_, layout_, options.disk_reserve_bytes),
-      control_{control_executor_, authorizer_},
-      data_{data_executor_, authorizer_},
-      server_info_service_(control_, *catalog_, *fs_, conditions_,
+      server_info_service_(threads_.lanes().data, *catalog_, *fs_, conditions_,
                            Describe(options, foundation.roots, layout_, start_time_)),
-      activation_service_({.runtime = data_,
+      activation_service_({.lanes = threads_.lanes(),
                            .catalog = *catalog_,
                            .fs = *fs_,
                            .roots = foundation.roots,
@@ -206,7 +201,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                            .uploads = set_uploads_,
                            .inspector = inspector_,
                            .max_sequence_streams = options.limits.sequence_streams}),
-      checkpoint_service_({.runtime = data_,
+      checkpoint_service_({.lanes = threads_.lanes(),
                            .catalog = *catalog_,
                            .fs = *fs_,
                            .layout = layout_,
@@ -215,7 +210,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                            .roots = foundation.roots,
                            .now = absl::Now,
                            .disk_reserve_bytes = options.disk_reserve_bytes}),
-      job_service_({.runtime = control_,
+      job_service_({.lanes = threads_.lanes(),
                     .jobs = jobs_,
                     .catalog = *catalog_,
                     .fs = *fs_,
@@ -225,9 +220,8 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                                  .capacity = jobs_.capacity(),
                                  .now = absl::Now,
                                  .webhooks = WebhookReceivers(options.webhooks.allowed_hosts)}}),
-      metric_service_(control_, *catalog_, watchers_),
-      worker_service_({.control = control_,
-                       .data = data_,
+      metric_service_(threads_.lanes().reads, *catalog_, watchers_),
+      worker_service_({.lanes = threads_.lanes(),
                        .sessions = jobs_.sessions(),
                        .uploads = staged_uploads_,
                        .fs = *fs_,
@@ -316,15 +310,14 @@ void Lorsad::SendNotices() {
 
 absl::Status Lorsad::ServeMetrics() {
   if (options_.metrics_listen.empty()) return absl::OkStatus();
-  LORSA_ASSIGN_OR_RETURN(metrics_, MetricsEndpoint::Start(options_.metrics_listen,
-                                                          {.catalog = *catalog_,
-                                                           .jobs = jobs_,
-                                                           .fs = *fs_,
-                                                           .conditions = conditions_,
-                                                           .control_executor = control_executor_,
-                                                           .data_executor = data_executor_,
-                                                           .layout = layout_,
-                                                           .start_time = start_time_}));
+  LORSA_ASSIGN_OR_RETURN(
+      metrics_, MetricsEndpoint::Start(options_.metrics_listen, {.catalog = *catalog_,
+                                                                 .jobs = jobs_,
+                                                                 .fs = *fs_,
+                                                                 .conditions = conditions_,
+                                                                 .lanes = threads_.lanes(),
+                                                                 .layout = layout_,
+                                                                 .start_time = start_time_}));
   spdlog::info("event=metrics_listening port={}", metrics_->port());
   return absl::OkStatus();
 }

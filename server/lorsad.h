@@ -22,7 +22,7 @@
 #include "server/lorsad_options.h"
 #include "server/metrics_endpoint.h"
 #include "server/rpc/authorization.h"
-#include "server/rpc/executor.h"
+#include "server/rpc/call_lanes.h"
 #include "server/services/activation_roots.h"
 #include "server/services/activation_service.h"
 #include "server/services/checkpoint_service.h"
@@ -99,15 +99,11 @@ class Lorsad {
   LocalProcessLauncher launcher_;
   JobManager jobs_;
   TableAuthorizer authorizer_;
-  // Two, so that streams waiting for a slow disk do not keep workers' heartbeats waiting.
-  Executor control_executor_;
-  Executor data_executor_;
+  const LaneThreads threads_;
   const Inspector inspector_;
   SetQuarantine quarantine_;
   SetUploads set_uploads_;
   StagedUploads staged_uploads_;
-  const CallRuntime control_;
-  const CallRuntime data_;
   ServerInfoService server_info_service_;
   ActivationService activation_service_;
   CheckpointService checkpoint_service_;

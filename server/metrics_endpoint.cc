@@ -115,8 +115,14 @@ class ServerMetrics final : public prometheus::Collectable {
     AddGauge(families, "lorsa_start_time_seconds", "When the server started, Unix time.",
              absl::ToDoubleSeconds(env_.start_time - absl::UnixEpoch()));
     Family waiting("lorsa_executor_waiting", "Calls that no thread has taken up yet.");
-    waiting.Add(static_cast<double>(env_.control_executor.queued()), "executor", "control");
-    waiting.Add(static_cast<double>(env_.data_executor.queued()), "executor", "data");
+    const auto add = [&waiting](const CallRuntime& lane, const char* name) {
+      waiting.Add(static_cast<double>(lane.executor.queued()), "lane", name);
+    };
+    add(env_.lanes.reads, "reads");
+    add(env_.lanes.writes, "writes");
+    add(env_.lanes.workers, "workers");
+    add(env_.lanes.data, "data");
+    add(env_.lanes.files, "files");
     families.push_back(std::move(waiting).Take());
     if (const auto memory = ReadMemoryUse(); memory.ok()) {
       AddGauge(families, "process_resident_memory_bytes", "Memory of the server.",

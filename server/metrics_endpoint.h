@@ -6,7 +6,7 @@
 //   lorsa_condition{reason="DISK_RESERVE"}  1 while it holds, 0 while not
 //   lorsa_data_free_bytes, lorsa_catalog_bytes
 //   lorsa_start_time_seconds
-//   lorsa_executor_waiting{executor="control"}  calls that no thread has taken up yet
+//   lorsa_executor_waiting{lane="reads"}  calls that no thread has taken up yet
 //   process_resident_memory_bytes, process_open_fds
 #ifndef LORSA_SERVER_METRICS_ENDPOINT_H_
 #define LORSA_SERVER_METRICS_ENDPOINT_H_
@@ -20,7 +20,7 @@
 #include "server/catalog/catalog.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_manager.h"
-#include "server/rpc/executor.h"
+#include "server/rpc/call_lanes.h"
 #include "server/services/server_conditions.h"
 
 namespace lorsa::server {
@@ -30,8 +30,7 @@ struct MetricsEnvironment {
   const JobManager& jobs;
   FileSystem& fs;
   const ServerConditions& conditions;
-  const Executor& control_executor;
-  const Executor& data_executor;
+  CallLanes lanes;
   DataLayout layout;
   absl::Time start_time;
 };

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "base/exception_wall.h"
 #include "server/rpc/call_runtime.h"
 #include "server/rpc/errors.h"
 
@@ -38,11 +40,15 @@ class BidiSender {
   static constexpr size_t kMaxQueuedMessages = 256;
 };
 
-// What is done with the client's messages. All methods run on the executor, one at a time.
+// What is done with the client's messages. Methods run one at a time, on the stream's executor
+// unless they say otherwise.
 template <typename Request>
 class BidiHandler {
  public:
   virtual ~BidiHandler() = default;
+  // `message` has come and OnMessage follows, on the executor returned here; null for the stream's.
+  // On a thread of gRPC: must not block.
+  virtual Executor* OnArrival(const Request& /*message*/) { return nullptr; }
   // The next message is read only after this returns. An error ends the stream with it.
   virtual absl::Status OnMessage(const Request& message) = 0;
   // Last call, exactly once: the client has finished or vanished, or the stream was ended here.
@@ -64,11 +70,17 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
  public:
   BidiStream(const CallRuntime& runtime, absl::string_view method,
              grpc::CallbackServerContext* context, HandlerOpener<Request, Response> open)
-      : runtime_(runtime), method_(method), context_(context), open_(std::move(open)) {}
+      : runtime_(runtime),
+        method_(method),
+        context_(context),
+        caller_(context->peer()),
+        open_(std::move(open)) {}
 
   void Start() {
     self_ = this->shared_from_this();
-    Schedule([](BidiStream& stream) { stream.Open(); });
+    auto ticket = AdmitCall(runtime_, *context_, /*request_bytes=*/0, [this] { Open(); });
+    if (!ticket.ok()) return EndUnopened(ticket.status());
+    ticket_ = *std::move(ticket);
   }
 
   // As BidiSender, which keeps no reference to the stream.
@@ -90,11 +102,10 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   void OnReadDone(bool ok) override {
-    if (ok) {
-      Schedule([](BidiStream& stream) { stream.Handle(); });
-    } else {
-      Schedule([](BidiStream& stream) { stream.Close(); });
-    }
+    if (!ok) return Schedule(runtime_.executor, [](BidiStream& stream) { stream.Close(); });
+    Executor* const executor = handler_->OnArrival(incoming_);
+    Schedule(executor == nullptr ? runtime_.executor : *executor,
+             [](BidiStream& stream) { stream.Handle(); });
   }
 
   void OnWriteDone(bool ok) override {
@@ -108,6 +119,9 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   void OnCancel() override {
+    if (runtime_.executor.Withdraw(ticket_)) {
+      return EndUnopened(absl::CancelledError("the client cancelled the call"));
+    }
     absl::MutexLock lock(&mutex_);
     queue_.clear();
     RequestEnd(absl::CancelledError("the client cancelled the call"));
@@ -132,23 +146,30 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   };
 
   template <typename Step>
-  void Schedule(Step step) {
-    runtime_.executor.Schedule([stream = this->shared_from_this(), step] { step(*stream); });
+  void Schedule(Executor& executor, Step step) {
+    executor.Schedule([stream = this->shared_from_this(), step] { step(*stream); }, caller_);
   }
 
   void Open() {
-    absl::Status status = OpenHandler();
+    const absl::Status status = CatchExceptions([this] { return OpenHandler(); });
+    if (!status.ok()) return EndUnopened(status);
     {
       absl::MutexLock lock(&mutex_);
       opening_ = false;
-      if (!status.ok()) RequestEnd(std::move(status));
       WriteOrFinish();
     }
-    if (handler_ != nullptr) ReadOrClose();
+    ReadOrClose();
+  }
+
+  // There is no handler, and will be none.
+  void EndUnopened(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    opening_ = false;
+    RequestEnd(std::move(status));
   }
 
   absl::Status OpenHandler() {
-    absl::StatusOr<Caller> caller = AdmitCall(runtime_, method_, *context_);
+    absl::StatusOr<Caller> caller = AuthorizeCall(runtime_, method_, *context_);
     if (!caller.ok()) return std::move(caller).status();
     auto handler = open_(*caller, std::make_shared<WeakSender>(this->weak_from_this()));
     open_ = nullptr;
@@ -158,9 +179,8 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   void Handle() {
-    if (absl::Status status = handler_->OnMessage(incoming_); !status.ok()) {
-      End(std::move(status));
-    }
+    const absl::Status status = CatchExceptions([this] { return handler_->OnMessage(incoming_); });
+    if (!status.ok()) End(status);
     ReadOrClose();
   }
 
@@ -199,6 +219,8 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   const CallRuntime runtime_;
   const absl::string_view method_;
   grpc::CallbackServerContext* const context_;
+  const std::string caller_;
+  Executor::Ticket ticket_;  // set before gRPC calls OnCancel
   // The incoming chain's own; no lock.
   HandlerOpener<Request, Response> open_;
   std::unique_ptr<BidiHandler<Request>> handler_;

@@ -49,8 +49,8 @@ class StreamService final : public v1::MetricService::CallbackService {
   SourceOpener<v1::StreamMetricsResponse> open;
 
   grpc::ServerWriteReactor<v1::StreamMetricsResponse>* StreamMetrics(
-      grpc::CallbackServerContext* context, const v1::StreamMetricsRequest*) override {
-    return ServeStream<v1::StreamMetricsResponse>(*runtime, kStream, context, open);
+      grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) override {
+    return ServeStream<v1::StreamMetricsResponse>(*runtime, kStream, context, request, open);
   }
 };
 

@@ -10,11 +10,13 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/exception_wall.h"
 #include "server/rpc/call_runtime.h"
 #include "server/rpc/errors.h"
 
@@ -49,12 +51,15 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
       : runtime_(runtime),
         method_(method),
         context_(context),
+        caller_(context->peer()),
         response_(response),
         open_(std::move(open)) {}
 
   void Start() {
     self_ = this->shared_from_this();
-    Schedule([](ClientStream& stream) { stream.Open(); });
+    auto ticket = AdmitCall(runtime_, *context_, /*request_bytes=*/0, [this] { Open(); });
+    if (!ticket.ok()) return Finish(ticket.status());
+    ticket_ = *std::move(ticket);
   }
 
   // After the last message, and when the client vanished.
@@ -66,23 +71,28 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
     }
   }
 
-  void OnCancel() override { cancelled_ = true; }
+  void OnCancel() override {
+    cancelled_ = true;
+    if (runtime_.executor.Withdraw(ticket_)) Finish(Cancelled());
+  }
 
   void OnDone() override { self_.reset(); }
 
  private:
   template <typename Step>
   void Schedule(Step step) {
-    runtime_.executor.Schedule([stream = this->shared_from_this(), step] { step(*stream); });
+    runtime_.executor.Schedule([stream = this->shared_from_this(), step] { step(*stream); },
+                               caller_);
   }
 
   void Open() {
-    if (absl::Status status = OpenSink(); !status.ok()) return Finish(std::move(status));
+    const absl::Status status = CatchExceptions([this] { return OpenSink(); });
+    if (!status.ok()) return Finish(status);
     this->StartRead(&message_);
   }
 
   absl::Status OpenSink() {
-    absl::StatusOr<Caller> caller = AdmitCall(runtime_, method_, *context_);
+    absl::StatusOr<Caller> caller = AuthorizeCall(runtime_, method_, *context_);
     if (!caller.ok()) return std::move(caller).status();
     auto sink = open_(*caller);
     if (!sink.ok()) return std::move(sink).status();
@@ -91,18 +101,19 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   }
 
   void Handle() {
-    if (absl::Status status = sink_->OnMessage(message_); !status.ok()) {
-      return Finish(std::move(status));
-    }
+    const absl::Status status = CatchExceptions([this] { return sink_->OnMessage(message_); });
+    if (!status.ok()) return Finish(status);
     this->StartRead(&message_);
   }
 
   void End() {
-    if (cancelled_) return Finish(absl::CancelledError("the client cancelled the call"));
-    absl::StatusOr<Response> response = sink_->Finish();
+    if (cancelled_) return Finish(Cancelled());
+    absl::StatusOr<Response> response = CatchExceptions([this] { return sink_->Finish(); });
     if (response.ok()) *response_ = *std::move(response);
     Finish(response.status());
   }
+
+  static absl::Status Cancelled() { return absl::CancelledError("the client cancelled the call"); }
 
   void Finish(const absl::Status& status) {
     sink_.reset();
@@ -113,6 +124,8 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   const CallRuntime runtime_;
   const absl::string_view method_;
   grpc::CallbackServerContext* const context_;
+  const std::string caller_;
+  Executor::Ticket ticket_;  // set before gRPC calls OnCancel
   Response* const response_;
   SinkOpener<Request, Response> open_;
   std::unique_ptr<StreamSink<Request, Response>> sink_;

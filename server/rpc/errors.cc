@@ -1,5 +1,7 @@
 #include "server/rpc/errors.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <optional>
 #include <utility>
 
@@ -15,6 +17,8 @@ namespace {
 
 constexpr char kErrorInfoUrl[] = "type.googleapis.com/google.rpc.ErrorInfo";
 constexpr char kBadRequestUrl[] = "type.googleapis.com/google.rpc.BadRequest";
+
+constexpr char kRetryInfoUrl[] = "type.googleapis.com/google.rpc.RetryInfo";
 
 // Together these stay well below 8 KiB after the base64 of the trailer, sentence counted twice.
 constexpr size_t kMaxSentenceBytes = 1024;
@@ -95,6 +99,21 @@ absl::Status ForField(absl::Status status, absl::string_view field) {
   return WithReason(std::move(status), "INVALID_FIELDS");
 }
 
+absl::Status WithRetryDelay(absl::Status status, absl::Duration delay) {
+  google::rpc::RetryInfo info;
+  *info.mutable_retry_delay() =
+      google::protobuf::util::TimeUtil::NanosecondsToDuration(absl::ToInt64Nanoseconds(delay));
+  SetPayload(status, kRetryInfoUrl, info);
+  return status;
+}
+
+std::optional<absl::Duration> RetryDelayOf(const absl::Status& status) {
+  const auto info = PayloadOf<google::rpc::RetryInfo>(status, kRetryInfoUrl);
+  if (!info.has_value()) return std::nullopt;
+  return absl::Nanoseconds(
+      google::protobuf::util::TimeUtil::DurationToNanoseconds(info->retry_delay()));
+}
+
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const std::string sentence = Utf8Prefix(status.message(), kMaxSentenceBytes);
@@ -104,6 +123,9 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   details.add_details()->PackFrom(ErrorInfoOf(status));
   if (auto bad_request = PayloadOf<google::rpc::BadRequest>(status, kBadRequestUrl)) {
     details.add_details()->PackFrom(*bad_request);
+  }
+  if (auto retry = PayloadOf<google::rpc::RetryInfo>(status, kRetryInfoUrl)) {
+    details.add_details()->PackFrom(*retry);
   }
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), sentence,
                       details.SerializeAsString());

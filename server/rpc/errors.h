@@ -1,5 +1,6 @@
 // How errors reach a client: a canonical code, one sentence, and the machine-readable details of
-// google.rpc (AIP-193): an ErrorInfo always, a BadRequest where fields of the request are wrong.
+// google.rpc (AIP-193): an ErrorInfo always, a BadRequest where fields of the request are wrong, a
+// RetryInfo where the same call may succeed later.
 //
 // Lower layers return absl::Status. What they know beyond code and sentence travels as payloads of
 // the status, under the type URLs of those messages; the functions below attach them. Nothing here
@@ -10,11 +11,13 @@
 #include <grpcpp/support/status.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/field_violation.h"
 
 namespace lorsa::server {
@@ -39,6 +42,12 @@ absl::Status InvalidField(absl::string_view field, absl::string_view description
 // If `status` is INVALID_ARGUMENT and names no field yet: the same, said of `field`. For errors of
 // validators that do not know which field they looked at.
 absl::Status ForField(absl::Status status, absl::string_view field);
+
+// `status` with advice to call again after `delay`.
+absl::Status WithRetryDelay(absl::Status status, absl::Duration delay);
+
+// The advice attached to `status`, if any.
+std::optional<absl::Duration> RetryDelayOf(const absl::Status& status);
 
 // The status as it goes over the wire, with its details. Sentence and violations are cut to what
 // fits in the trailers that clients accept (8 KiB), and bytes that are not UTF-8 become '?'.

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -15,6 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "base/exception_wall.h"
+#include "base/status_macros.h"
 #include "server/rpc/call_runtime.h"
 #include "server/rpc/errors.h"
 
@@ -59,11 +62,17 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   ServerStream(const CallRuntime& runtime, absl::string_view method,
                grpc::CallbackServerContext* context,
                std::function<OpenedSource<Response>(const Caller&, Waker)> open)
-      : runtime_(runtime), method_(method), context_(context), open_(std::move(open)) {}
+      : runtime_(runtime),
+        method_(method),
+        context_(context),
+        caller_(context->peer()),
+        open_(std::move(open)) {}
 
-  void Start() {
+  void Start(size_t request_bytes) {
     self_ = this->shared_from_this();
-    SchedulePull();
+    auto ticket = AdmitCall(runtime_, *context_, request_bytes, [this] { Pull(); });
+    if (!ticket.ok()) return End(ticket.status());
+    ticket_ = *std::move(ticket);
   }
 
   void OnWriteDone(bool ok) override {
@@ -76,6 +85,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   }
 
   void OnCancel() override {
+    if (runtime_.executor.Withdraw(ticket_)) return End(Cancelled());
     std::shared_ptr<StreamSource<Response>> source;
     bool was_idle;
     {
@@ -95,7 +105,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   enum class State { kPulling, kWriting, kIdle, kDone };
 
   void SchedulePull() {
-    runtime_.executor.Schedule([stream = this->shared_from_this()] { stream->Pull(); });
+    runtime_.executor.Schedule([stream = this->shared_from_this()] { stream->Pull(); }, caller_);
   }
 
   void Wake() {
@@ -114,10 +124,8 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
       absl::MutexLock lock(&mutex_);
       woken_ = false;
     }
-    if (absl::Status status = OpenIfNeeded(); !status.ok()) return End(std::move(status));
-    if (Cancelled()) return End(absl::CancelledError("the client cancelled the call"));
-    absl::StatusOr<Pulled> pulled = source_->Next(message_);
-    if (!pulled.ok()) return End(std::move(pulled).status());
+    const absl::StatusOr<Pulled> pulled = CatchExceptions([this] { return OpenAndPull(); });
+    if (!pulled.ok()) return End(pulled.status());
     switch (*pulled) {
       case Pulled::kEnd:
         return End(absl::OkStatus());
@@ -129,10 +137,16 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
     }
   }
 
+  absl::StatusOr<Pulled> OpenAndPull() {
+    LORSA_RETURN_IF_ERROR(OpenIfNeeded());
+    if (IsCancelled()) return Cancelled();
+    return source_->Next(message_);
+  }
+
   // The source is made on the executor too, since opening reads requests, catalog and files.
   absl::Status OpenIfNeeded() {
     if (open_ == nullptr) return absl::OkStatus();
-    absl::StatusOr<Caller> caller = AdmitCall(runtime_, method_, *context_);
+    absl::StatusOr<Caller> caller = AuthorizeCall(runtime_, method_, *context_);
     if (!caller.ok()) return std::move(caller).status();
     auto source = open_(*caller, [weak = this->weak_from_this()] {
       if (auto stream = weak.lock()) stream->Wake();
@@ -155,7 +169,9 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
     this->Finish(ToGrpcStatus(status));
   }
 
-  bool Cancelled() {
+  static absl::Status Cancelled() { return absl::CancelledError("the client cancelled the call"); }
+
+  bool IsCancelled() {
     absl::MutexLock lock(&mutex_);
     return cancelled_;
   }
@@ -176,6 +192,8 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   const CallRuntime runtime_;
   const absl::string_view method_;
   grpc::CallbackServerContext* const context_;
+  const std::string caller_;
+  Executor::Ticket ticket_;  // set before gRPC calls OnCancel
   // Null once called.
   std::function<OpenedSource<Response>(const Caller&, Waker)> open_;
   std::shared_ptr<ServerStream> self_;
@@ -192,27 +210,28 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
 // A server-streaming RPC: `open(waker)` is called on the executor once the caller is authorised; it
 // checks the request and returns the source, or the error that ends the call. `method` is a
 // literal.
-template <typename Response>
+template <typename Response, typename Request>
 grpc::ServerWriteReactor<Response>* ServeStream(const CallRuntime& runtime,
                                                 absl::string_view method,
                                                 grpc::CallbackServerContext* context,
+                                                const Request* request,
                                                 SourceOpener<Response> open) {
   auto stream = std::make_shared<ServerStream<Response>>(
       runtime, method, context,
       [open = std::move(open)](const Caller&, Waker waker) { return open(std::move(waker)); });
-  stream->Start();
+  stream->Start(RequestBytes(*request));
   return stream.get();
 }
 
 // The same for methods that only workers may call: `open(attempt)`.
-template <typename Response>
+template <typename Response, typename Request>
 grpc::ServerWriteReactor<Response>* ServeWorkerStream(
     const CallRuntime& runtime, absl::string_view method, grpc::CallbackServerContext* context,
-    std::function<OpenedSource<Response>(const AttemptKey&)> open) {
+    const Request* request, std::function<OpenedSource<Response>(const AttemptKey&)> open) {
   auto stream = std::make_shared<ServerStream<Response>>(
       runtime, method, context,
       [open = std::move(open)](const Caller& caller, Waker) { return open(*caller.worker); });
-  stream->Start();
+  stream->Start(RequestBytes(*request));
   return stream.get();
 }
 

@@ -102,15 +102,15 @@ grpc::ServerWriteReactor<v1::RegisterActivationSetResponse>*
 ActivationService::RegisterActivationSet(grpc::CallbackServerContext* context,
                                          const v1::RegisterActivationSetRequest* request) {
   return ServeStream<v1::RegisterActivationSetResponse>(
-      env_.runtime, "lorsa.v1.ActivationService.RegisterActivationSet", context,
+      env_.lanes.files, "lorsa.v1.ActivationService.RegisterActivationSet", context, request,
       [this, request](Waker waker) { return OpenRegistration(*request, std::move(waker)); });
 }
 
 grpc::ServerUnaryReactor* ActivationService::GetActivationSet(
     grpc::CallbackServerContext* context, const v1::GetActivationSetRequest* request,
     v1::ActivationSet* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.ActivationService.GetActivationSet", context, request,
-                    response, [this](const auto& request, auto& response) -> absl::Status {
+  return ServeUnary(env_.lanes.reads, "lorsa.v1.ActivationService.GetActivationSet", context,
+                    request, response, [this](const auto& request, auto& response) -> absl::Status {
                       LORSA_ASSIGN_OR_RETURN(response, Find(request.name()));
                       return absl::OkStatus();
                     });
@@ -120,28 +120,28 @@ grpc::ServerUnaryReactor* ActivationService::ListActivationSets(
     grpc::CallbackServerContext* context, const v1::ListActivationSetsRequest* request,
     v1::ListActivationSetsResponse* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.ActivationService.ListActivationSets", context, request, response,
+      env_.lanes.reads, "lorsa.v1.ActivationService.ListActivationSets", context, request, response,
       [this](const auto& request, auto& response) { return List(request, response); });
 }
 
 grpc::ServerWriteReactor<v1::VerifyActivationSetResponse>* ActivationService::VerifyActivationSet(
     grpc::CallbackServerContext* context, const v1::VerifyActivationSetRequest* request) {
   return ServeStream<v1::VerifyActivationSetResponse>(
-      env_.runtime, "lorsa.v1.ActivationService.VerifyActivationSet", context,
+      env_.lanes.files, "lorsa.v1.ActivationService.VerifyActivationSet", context, request,
       [this, request](Waker waker) { return OpenVerification(*request, std::move(waker)); });
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* ActivationService::StreamSequences(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   return ServeStream<grpc::ByteBuffer>(
-      env_.runtime, "lorsa.v1.ActivationService.StreamSequences", context,
+      env_.lanes.data, "lorsa.v1.ActivationService.StreamSequences", context, request,
       [this, request](const Waker&) { return OpenSequences(*request); });
 }
 
 grpc::ServerWriteReactor<v1::FileChunk>* ActivationService::ReadAttentionWeights(
     grpc::CallbackServerContext* context, const v1::ReadAttentionWeightsRequest* request) {
   return ServeStream<v1::FileChunk>(
-      env_.runtime, "lorsa.v1.ActivationService.ReadAttentionWeights", context,
+      env_.lanes.data, "lorsa.v1.ActivationService.ReadAttentionWeights", context, request,
       [this, request](const Waker&) { return OpenAttentionWeights(*request); });
 }
 
@@ -262,8 +262,8 @@ ActivationService::Source<v1::FileChunk> ActivationService::OpenAttentionWeights
 grpc::ServerUnaryReactor* ActivationService::QuarantineActivationSet(
     grpc::CallbackServerContext* context, const v1::QuarantineActivationSetRequest* request,
     v1::ActivationSet* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.ActivationService.QuarantineActivationSet", context,
-                    request, response, [this](const auto& request, auto& response) {
+  return ServeUnary(env_.lanes.writes, "lorsa.v1.ActivationService.QuarantineActivationSet",
+                    context, request, response, [this](const auto& request, auto& response) {
                       return Quarantine(request, response);
                     });
 }
@@ -299,7 +299,7 @@ absl::Status ActivationService::NoteDamage(const v1::ActivationSet& set, absl::S
 grpc::ServerUnaryReactor* ActivationService::DeleteActivationSet(
     grpc::CallbackServerContext* context, const v1::DeleteActivationSetRequest* request,
     google::protobuf::Empty* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.ActivationService.DeleteActivationSet", context,
+  return ServeUnary(env_.lanes.files, "lorsa.v1.ActivationService.DeleteActivationSet", context,
                     request, response,
                     [this](const auto& request, auto&) { return Delete(request); });
 }
@@ -326,7 +326,7 @@ absl::Status ActivationService::Delete(const v1::DeleteActivationSetRequest& req
 grpc::ServerReadReactor<v1::UploadShardRequest>* ActivationService::UploadShard(
     grpc::CallbackServerContext* context, v1::UploadedFile* response) {
   return ServeClientStream<v1::UploadShardRequest, v1::UploadedFile>(
-      env_.runtime, "lorsa.v1.ActivationService.UploadShard", context, response,
+      env_.lanes.data, "lorsa.v1.ActivationService.UploadShard", context, response,
       [this](const Caller&) {
         return std::make_unique<UploadSink<v1::UploadShardRequest>>(
             [this](const v1::UploadShardRequest& first) { return Receive(first.start()); });
@@ -349,7 +349,7 @@ grpc::ServerUnaryReactor* ActivationService::GetUpload(grpc::CallbackServerConte
                                                        const v1::GetUploadRequest* request,
                                                        v1::Upload* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.ActivationService.GetUpload", context, request, response,
+      env_.lanes.data, "lorsa.v1.ActivationService.GetUpload", context, request, response,
       [this](const auto& request, auto& response) -> absl::Status {
         const std::string& id = request.activation_set_id();
         LORSA_RETURN_IF_ERROR(ForField(ValidateId("activation set id", id), "activation_set_id"));

@@ -14,7 +14,7 @@
 #include "lorsa/v1/activation_service.grpc.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/inspection/inspector.h"
-#include "server/rpc/call_runtime.h"
+#include "server/rpc/call_lanes.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/server_stream.h"
 #include "server/services/activation_roots.h"
@@ -26,7 +26,7 @@
 namespace lorsa::server {
 
 struct ActivationServiceEnvironment {
-  CallRuntime runtime;
+  CallLanes lanes;
   Catalog& catalog;
   FileSystem& fs;
   ActivationRoots roots;

@@ -43,7 +43,7 @@ class ActivationServiceTest : public ServicesTest {
     if (service_ != nullptr) Stop();
     executor_ = std::make_unique<Executor>(4);
     service_ = std::make_unique<ActivationService>(
-        ActivationServiceEnvironment{.runtime = {*executor_, authorizer_},
+        ActivationServiceEnvironment{.lanes = OneLane({*executor_, authorizer_}),
                                      .catalog = *catalog_,
                                      .fs = fs_,
                                      .roots = ActivationRoots::Create({Path("sets")}).value(),

@@ -38,14 +38,14 @@ grpc::ServerUnaryReactor* CheckpointService::ListCheckpoints(
     grpc::CallbackServerContext* context, const v1::ListCheckpointsRequest* request,
     v1::ListCheckpointsResponse* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.CheckpointService.ListCheckpoints", context, request, response,
+      env_.lanes.reads, "lorsa.v1.CheckpointService.ListCheckpoints", context, request, response,
       [this](const auto& request, auto& response) { return List(request, response); });
 }
 
 grpc::ServerUnaryReactor* CheckpointService::GetCheckpoint(grpc::CallbackServerContext* context,
                                                            const v1::GetCheckpointRequest* request,
                                                            v1::Checkpoint* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.CheckpointService.GetCheckpoint", context, request,
+  return ServeUnary(env_.lanes.reads, "lorsa.v1.CheckpointService.GetCheckpoint", context, request,
                     response,
                     [this](const auto& request, auto& response) { return Get(request, response); });
 }
@@ -53,7 +53,7 @@ grpc::ServerUnaryReactor* CheckpointService::GetCheckpoint(grpc::CallbackServerC
 grpc::ServerUnaryReactor* CheckpointService::PinCheckpoint(grpc::CallbackServerContext* context,
                                                            const v1::PinCheckpointRequest* request,
                                                            v1::Checkpoint* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.CheckpointService.PinCheckpoint", context, request,
+  return ServeUnary(env_.lanes.writes, "lorsa.v1.CheckpointService.PinCheckpoint", context, request,
                     response, [this](const auto& request, auto& response) {
                       return SetPinned(request.name(), true, response);
                     });
@@ -62,29 +62,31 @@ grpc::ServerUnaryReactor* CheckpointService::PinCheckpoint(grpc::CallbackServerC
 grpc::ServerUnaryReactor* CheckpointService::UnpinCheckpoint(
     grpc::CallbackServerContext* context, const v1::UnpinCheckpointRequest* request,
     v1::Checkpoint* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.CheckpointService.UnpinCheckpoint", context, request,
-                    response, [this](const auto& request, auto& response) {
+  return ServeUnary(env_.lanes.writes, "lorsa.v1.CheckpointService.UnpinCheckpoint", context,
+                    request, response, [this](const auto& request, auto& response) {
                       return SetPinned(request.name(), false, response);
                     });
 }
 
 grpc::ServerWriteReactor<v1::FileChunk>* CheckpointService::ReadFile(
     grpc::CallbackServerContext* context, const v1::ReadFileRequest* request) {
-  return ServeStream<v1::FileChunk>(env_.runtime, "lorsa.v1.CheckpointService.ReadFile", context,
+  return ServeStream<v1::FileChunk>(env_.lanes.data, "lorsa.v1.CheckpointService.ReadFile", context,
+                                    request,
                                     [this, request](const Waker&) { return OpenFile(*request); });
 }
 
 grpc::ServerUnaryReactor* CheckpointService::DeleteCheckpoint(
     grpc::CallbackServerContext* context, const v1::DeleteCheckpointRequest* request,
     google::protobuf::Empty* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.CheckpointService.DeleteCheckpoint", context, request,
-                    response, [this](const auto& request, auto&) { return Delete(request); });
+  return ServeUnary(env_.lanes.files, "lorsa.v1.CheckpointService.DeleteCheckpoint", context,
+                    request, response,
+                    [this](const auto& request, auto&) { return Delete(request); });
 }
 
 grpc::ServerWriteReactor<v1::ImportCheckpointResponse>* CheckpointService::ImportCheckpoint(
     grpc::CallbackServerContext* context, const v1::ImportCheckpointRequest* request) {
   return ServeStream<v1::ImportCheckpointResponse>(
-      env_.runtime, "lorsa.v1.CheckpointService.ImportCheckpoint", context,
+      env_.lanes.files, "lorsa.v1.CheckpointService.ImportCheckpoint", context, request,
       [this, request](Waker waker) { return OpenImport(*request, std::move(waker)); });
 }
 

@@ -15,7 +15,7 @@
 #include "server/inspection/inspector.h"
 #include "server/jobs/checkpoint_publisher.h"
 #include "server/jobs/data_layout.h"
-#include "server/rpc/call_runtime.h"
+#include "server/rpc/call_lanes.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/server_stream.h"
 #include "server/services/activation_roots.h"
@@ -23,7 +23,7 @@
 namespace lorsa::server {
 
 struct CheckpointServiceEnvironment {
-  CallRuntime runtime;
+  CallLanes lanes;
   Catalog& catalog;
   FileSystem& fs;
   DataLayout layout;

@@ -27,7 +27,7 @@ class CheckpointServiceTest : public ServicesTest {
  protected:
   CheckpointServiceTest() {
     service_ = std::make_unique<CheckpointService>(
-        CheckpointServiceEnvironment{.runtime = runtime_,
+        CheckpointServiceEnvironment{.lanes = OneLane(runtime_),
                                      .catalog = *catalog_,
                                      .fs = fs_,
                                      .layout = *layout_,

@@ -50,7 +50,7 @@ grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* con
                                                 const v1::CreateJobRequest* request,
                                                 v1::Job* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.JobService.CreateJob", context, request, response,
+      env_.lanes.writes, "lorsa.v1.JobService.CreateJob", context, request, response,
       [this](const auto& request, auto& response) { return Create(request, response); });
 }
 
@@ -58,13 +58,13 @@ grpc::ServerUnaryReactor* JobService::ForkJob(grpc::CallbackServerContext* conte
                                               const v1::ForkJobRequest* request,
                                               v1::Job* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.JobService.ForkJob", context, request, response,
+      env_.lanes.writes, "lorsa.v1.JobService.ForkJob", context, request, response,
       [this](const auto& request, auto& response) { return Fork(request, response); });
 }
 
 grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
                                              const v1::GetJobRequest* request, v1::Job* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.JobService.GetJob", context, request, response,
+  return ServeUnary(env_.lanes.reads, "lorsa.v1.JobService.GetJob", context, request, response,
                     [this](const auto& request, auto& response) {
                       return ApplyVerb(request, response, [this](const std::string& id) {
                         return env_.jobs.GetJob(id);
@@ -76,14 +76,14 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
                                                const v1::ListJobsRequest* request,
                                                v1::ListJobsResponse* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.JobService.ListJobs", context, request, response,
+      env_.lanes.reads, "lorsa.v1.JobService.ListJobs", context, request, response,
       [this](const auto& request, auto& response) { return List(request, response); });
 }
 
 grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
                                                const v1::PauseJobRequest* request,
                                                v1::Job* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.JobService.PauseJob", context, request, response,
+  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.PauseJob", context, request, response,
                     [this](const auto& request, auto& response) {
                       return ApplyVerb(request, response, [this](const std::string& id) {
                         return env_.jobs.PauseJob(id);
@@ -94,7 +94,7 @@ grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
                                                 const v1::ResumeJobRequest* request,
                                                 v1::Job* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.JobService.ResumeJob", context, request, response,
+  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.ResumeJob", context, request, response,
                     [this](const auto& request, auto& response) {
                       return ApplyVerb(request, response, [this](const std::string& id) {
                         return env_.jobs.ResumeJob(id);
@@ -105,7 +105,7 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
                                                 const v1::CancelJobRequest* request,
                                                 v1::Job* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.JobService.CancelJob", context, request, response,
+  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.CancelJob", context, request, response,
                     [this](const auto& request, auto& response) {
                       return ApplyVerb(request, response, [this](const std::string& id) {
                         return env_.jobs.CancelJob(id);
@@ -116,7 +116,7 @@ grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* context,
                                                const v1::RetryJobRequest* request,
                                                v1::Job* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.JobService.RetryJob", context, request, response,
+  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.RetryJob", context, request, response,
                     [this](const auto& request, auto& response) {
                       return ApplyVerb(request, response, [this](const std::string& id) {
                         return env_.jobs.RetryJob(id);
@@ -127,7 +127,7 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
                                                 const v1::DeleteJobRequest* request,
                                                 google::protobuf::Empty* response) {
-  return ServeUnary(env_.runtime, "lorsa.v1.JobService.DeleteJob", context, request, response,
+  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.DeleteJob", context, request, response,
                     [this](const auto& request, auto&) { return Delete(request); });
 }
 
@@ -135,7 +135,7 @@ grpc::ServerUnaryReactor* JobService::CreateSweep(grpc::CallbackServerContext* c
                                                   const v1::CreateSweepRequest* request,
                                                   v1::Sweep* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.JobService.CreateSweep", context, request, response,
+      env_.lanes.writes, "lorsa.v1.JobService.CreateSweep", context, request, response,
       [this](const auto& request, auto& response) { return sweeps_.Create(request, response); });
 }
 
@@ -143,7 +143,7 @@ grpc::ServerUnaryReactor* JobService::GetSweep(grpc::CallbackServerContext* cont
                                                const v1::GetSweepRequest* request,
                                                v1::Sweep* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.JobService.GetSweep", context, request, response,
+      env_.lanes.reads, "lorsa.v1.JobService.GetSweep", context, request, response,
       [this](const auto& request, auto& response) { return sweeps_.Get(request, response); });
 }
 
@@ -151,7 +151,7 @@ grpc::ServerUnaryReactor* JobService::ListSweeps(grpc::CallbackServerContext* co
                                                  const v1::ListSweepsRequest* request,
                                                  v1::ListSweepsResponse* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.JobService.ListSweeps", context, request, response,
+      env_.lanes.reads, "lorsa.v1.JobService.ListSweeps", context, request, response,
       [this](const auto& request, auto& response) { return sweeps_.List(request, response); });
 }
 
@@ -159,21 +159,21 @@ grpc::ServerUnaryReactor* JobService::CancelSweep(grpc::CallbackServerContext* c
                                                   const v1::CancelSweepRequest* request,
                                                   v1::Sweep* response) {
   return ServeUnary(
-      env_.runtime, "lorsa.v1.JobService.CancelSweep", context, request, response,
+      env_.lanes.writes, "lorsa.v1.JobService.CancelSweep", context, request, response,
       [this](const auto& request, auto& response) { return sweeps_.Cancel(request, response); });
 }
 
 grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
     grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
   return ServeStream<v1::WatchJobResponse>(
-      env_.runtime, "lorsa.v1.JobService.WatchJob", context,
+      env_.lanes.reads, "lorsa.v1.JobService.WatchJob", context, request,
       [this, request](Waker waker) { return OpenWatch(*request, std::move(waker)); });
 }
 
 grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobService::ReadLogs(
     grpc::CallbackServerContext* context, const v1::ReadLogsRequest* request) {
   return ServeStream<v1::ReadLogsResponse>(
-      env_.runtime, "lorsa.v1.JobService.ReadLogs", context,
+      env_.lanes.data, "lorsa.v1.JobService.ReadLogs", context, request,
       [this, request](Waker waker) { return OpenLogs(*request, std::move(waker)); });
 }
 

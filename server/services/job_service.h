@@ -12,7 +12,7 @@
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_manager.h"
 #include "server/jobs/job_watch.h"
-#include "server/rpc/call_runtime.h"
+#include "server/rpc/call_lanes.h"
 #include "server/rpc/server_stream.h"
 #include "server/services/job_planner.h"
 #include "server/services/sweep_handlers.h"
@@ -20,7 +20,7 @@
 namespace lorsa::server {
 
 struct JobServiceEnvironment {
-  CallRuntime runtime;
+  CallLanes lanes;
   JobManager& jobs;
   Catalog& catalog;
   FileSystem& fs;

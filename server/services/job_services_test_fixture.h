@@ -12,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "server/jobs/jobs_test_fixture.h"
 #include "server/rpc/authorization.h"
-#include "server/rpc/executor.h"
+#include "server/rpc/call_lanes.h"
 #include "server/services/job_service.h"
 #include "server/services/metric_service.h"
 #include "server/services/worker_service.h"
@@ -61,11 +61,10 @@ class WorkerClient {
 class JobServicesTest : public JobsTest {
  protected:
   JobServicesTest()
-      : executor_(4),
-        authorizer_(MethodRules(), manager_->sessions()),
-        runtime_{executor_, authorizer_},
+      : authorizer_(MethodRules(), manager_->sessions()),
+        threads_(authorizer_),
         job_service_(
-            {.runtime = runtime_,
+            {.lanes = threads_.lanes(),
              .jobs = *manager_,
              .catalog = *catalog_,
              .fs = fs_,
@@ -82,10 +81,9 @@ class JobServicesTest : public JobsTest {
                                 }
                                 return estimate;
                               }}}),
-        metric_service_(runtime_, *catalog_, hub_),
+        metric_service_(threads_.lanes().reads, *catalog_, hub_),
         staged_uploads_(*catalog_, fs_, Layout(), /*disk_reserve_bytes=*/0),
-        worker_service_({.control = runtime_,
-                         .data = runtime_,
+        worker_service_({.lanes = threads_.lanes(),
                          .sessions = manager_->sessions(),
                          .uploads = staged_uploads_,
                          .fs = fs_,
@@ -172,9 +170,8 @@ class JobServicesTest : public JobsTest {
   }
 
   int64_t memory_estimate_ = 0;
-  Executor executor_;
   TableAuthorizer authorizer_;
-  CallRuntime runtime_;
+  LaneThreads threads_;
   JobService job_service_;
   MetricService metric_service_;
   StagedUploads staged_uploads_;

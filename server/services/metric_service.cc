@@ -54,7 +54,7 @@ absl::Status CheckStream(const v1::StreamMetricsRequest& request) {
 grpc::ServerWriteReactor<v1::StreamMetricsResponse>* MetricService::StreamMetrics(
     grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) {
   return ServeStream<v1::StreamMetricsResponse>(
-      runtime_, "lorsa.v1.MetricService.StreamMetrics", context,
+      runtime_, "lorsa.v1.MetricService.StreamMetrics", context, request,
       [this, request](Waker waker) { return OpenStream(*request, std::move(waker)); });
 }
 

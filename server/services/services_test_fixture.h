@@ -21,6 +21,7 @@
 #include "server/rpc/authorization.h"
 #include "server/rpc/call_runtime.h"
 #include "server/rpc/executor.h"
+#include "server/rpc/lanes_testing.h"
 #include "server/rpc/status_testing.h"
 
 namespace lorsa::server {

@@ -31,7 +31,7 @@ class SetLifecycleTest : public ServicesTest {
     std::filesystem::create_directories(layout_->SetsFolder());
     std::filesystem::create_directories(Path("roots"));
     service_ = std::make_unique<ActivationService>(ActivationServiceEnvironment{
-        .runtime = runtime_,
+        .lanes = OneLane(runtime_),
         .catalog = *catalog_,
         .fs = fs_,
         .roots = ActivationRoots::Create({Path("roots"), layout_->SetsFolder()}).value(),

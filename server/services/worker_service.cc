@@ -62,7 +62,7 @@ class NotedReceiver final : public FileReceiver {
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* WorkerService::Session(
     grpc::CallbackServerContext* context) {
   return ServeBidi<v1::WorkerMessage, v1::ServerMessage>(
-      env_.control, "lorsa.v1.WorkerService.Session", context,
+      env_.lanes.workers, "lorsa.v1.WorkerService.Session", context,
       [this](const Caller& caller, std::shared_ptr<WorkerConnection> connection)
           -> absl::StatusOr<std::unique_ptr<BidiHandler<v1::WorkerMessage>>> {
         return std::make_unique<SessionHandler>(env_.sessions, *caller.worker,
@@ -73,7 +73,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* WorkerService::Se
 grpc::ServerReadReactor<v1::UploadStagedFileRequest>* WorkerService::UploadStagedFile(
     grpc::CallbackServerContext* context, v1::UploadedFile* response) {
   return ServeClientStream<v1::UploadStagedFileRequest, v1::UploadedFile>(
-      env_.data, "lorsa.v1.WorkerService.UploadStagedFile", context, response,
+      env_.lanes.data, "lorsa.v1.WorkerService.UploadStagedFile", context, response,
       [this](const Caller& caller) {
         return std::make_unique<UploadSink<v1::UploadStagedFileRequest>>(
             [this, attempt = *caller.worker](const v1::UploadStagedFileRequest& first)
@@ -89,7 +89,7 @@ grpc::ServerUnaryReactor* WorkerService::GetStagedUpload(grpc::CallbackServerCon
                                                          const v1::GetStagedUploadRequest* request,
                                                          v1::Upload* response) {
   return ServeWorkerUnary(
-      env_.data, "lorsa.v1.WorkerService.GetStagedUpload", context, request, response,
+      env_.lanes.data, "lorsa.v1.WorkerService.GetStagedUpload", context, request, response,
       [this](const AttemptKey& attempt, const auto& request, auto& response) -> absl::Status {
         LORSA_ASSIGN_OR_RETURN(response, env_.uploads.Describe(attempt, request.folder()));
         return absl::OkStatus();
@@ -98,8 +98,9 @@ grpc::ServerUnaryReactor* WorkerService::GetStagedUpload(grpc::CallbackServerCon
 
 grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadInitialCheckpoint(
     grpc::CallbackServerContext* context, const v1::ReadInitialCheckpointRequest* request) {
-  return ServeWorkerStream<v1::FileChunk>(env_.data, "lorsa.v1.WorkerService.ReadInitialCheckpoint",
-                                          context, [this, request](const AttemptKey& attempt) {
+  return ServeWorkerStream<v1::FileChunk>(env_.lanes.data,
+                                          "lorsa.v1.WorkerService.ReadInitialCheckpoint", context,
+                                          request, [this, request](const AttemptKey& attempt) {
                                             return OpenInitialCheckpoint(attempt.job_id, *request);
                                           });
 }
@@ -126,8 +127,9 @@ OpenedSource<v1::FileChunk> WorkerService::OpenInitialCheckpoint(
 grpc::ServerUnaryReactor* WorkerService::StoreRollbacks(grpc::CallbackServerContext* context,
                                                         const v1::StoreRollbacksRequest* request,
                                                         google::protobuf::Empty* response) {
-  return ServeWorkerUnary(env_.data, "lorsa.v1.WorkerService.StoreRollbacks", context, request,
-                          response, [this](const AttemptKey& attempt, const auto& request, auto&) {
+  return ServeWorkerUnary(env_.lanes.files, "lorsa.v1.WorkerService.StoreRollbacks", context,
+                          request, response,
+                          [this](const AttemptKey& attempt, const auto& request, auto&) {
                             return env_.sessions.StoreRollbacks(attempt, request.contents());
                           });
 }

@@ -8,15 +8,14 @@
 #include "lorsa/v1/worker_service.grpc.pb.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/worker_sessions.h"
-#include "server/rpc/call_runtime.h"
+#include "server/rpc/call_lanes.h"
 #include "server/rpc/server_stream.h"
 #include "server/services/staged_uploads.h"
 
 namespace lorsa::server {
 
 struct WorkerServiceEnvironment {
-  CallRuntime control;  // for what must not wait for uploads
-  CallRuntime data;
+  CallLanes lanes;
   WorkerSessions& sessions;
   StagedUploads& uploads;
   FileSystem& fs;

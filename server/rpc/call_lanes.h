@@ -1,0 +1,39 @@
+// The server's calls, apart by what their threads may have to wait for, so that none waits behind
+// work that it has nothing to do with.
+#ifndef LORSA_SERVER_RPC_CALL_LANES_H_
+#define LORSA_SERVER_RPC_CALL_LANES_H_
+
+#include "server/rpc/call_runtime.h"
+#include "server/rpc/executor.h"
+
+namespace lorsa::server {
+
+struct CallLanes {
+  CallRuntime reads;    // nothing but a read of the catalog
+  CallRuntime writes;   // the catalog's writer, which another process may hold up
+  CallRuntime workers;  // nothing but a read of the catalog, to hear workers
+  CallRuntime data;     // the disk, for a piece of a file
+  CallRuntime files;    // the disk, for whole files; and the catalog's writer
+};
+
+// The threads of all lanes.
+class LaneThreads {
+ public:
+  // `authorizer` outlives this. std::system_error if the system has too few threads left.
+  explicit LaneThreads(const Authorizer& authorizer);
+
+  // Valid as long as this lives.
+  const CallLanes& lanes() const { return lanes_; }
+
+ private:
+  Executor reads_;
+  Executor writes_;
+  Executor workers_;
+  Executor data_;
+  Executor files_;
+  const CallLanes lanes_;
+};
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_RPC_CALL_LANES_H_
