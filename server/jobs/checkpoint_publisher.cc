@@ -44,39 +44,39 @@ absl::Status CheckpointPublisher::Publish(const AttemptKey& attempt,
   if (staged.step() < 0 || staged.folder() != CheckpointId(staged.step())) {
     return absl::InvalidArgumentError("a staged folder must be named for its step: step-000001000");
   }
-  absl::MutexLock lock(&mu_);
+  const LockedJob job(locks_, attempt.job_id);
   LORSA_RETURN_IF_ERROR(CheckCurrent(attempt));                                          // 1
   LORSA_ASSIGN_OR_RETURN(const bool holds, PublishedStepHolds(attempt.job_id, staged));  // 2
   if (holds) {
     LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(
         JoinPath(env_.layout.StagingFolder(attempt.job_id, attempt.attempt), staged.folder())));
-    KeepHouse(attempt, staged.step(), retention);  // 6
+    KeepHouse(job, attempt, staged.step(), retention);  // 6
     return absl::OkStatus();
   }
   LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint, VerifyStaged(attempt, staged));  // 3
   LORSA_RETURN_IF_ERROR(CheckCurrent(attempt));                                            // 1
-  LORSA_RETURN_IF_ERROR(MoveIntoPlace(attempt, staged.step()));                            // 4
+  LORSA_RETURN_IF_ERROR(MoveIntoPlace(job, attempt, staged.step()));                       // 4
   const absl::Status stored =
       env_.catalog.PutCheckpoint(attempt, checkpoint, staged.scheduled(), env_.now());  // 5
-  if (absl::IsAborted(stored)) TakeBack(attempt.job_id, staged.step()).IgnoreError();
+  if (absl::IsAborted(stored)) TakeBack(job, staged.step()).IgnoreError();
   LORSA_RETURN_IF_ERROR(stored);
   env_.watchers.Notify(attempt.job_id, kJobEvent);
-  KeepHouse(attempt, staged.step(), retention);  // 6
+  KeepHouse(job, attempt, staged.step(), retention);  // 6
   return absl::OkStatus();
 }
 
-void CheckpointPublisher::KeepHouse(const AttemptKey& attempt, int64_t published_step,
-                                    const RetentionPolicy& retention) {
-  absl::Status kept = ApplyRetention(attempt.job_id, retention);
-  if (kept.ok()) kept = Sweep(attempt.job_id, published_step);
+void CheckpointPublisher::KeepHouse(const LockedJob& job, const AttemptKey& attempt,
+                                    int64_t published_step, const RetentionPolicy& retention) {
+  absl::Status kept = ApplyRetention(job, retention);
+  if (kept.ok()) kept = Sweep(job, published_step);
   if (kept.ok()) return;
   spdlog::warn("event=retention_failed job={} attempt={} error=\"{}\"", attempt.job_id,
                attempt.attempt, kept.ToString());
 }
 
 void CheckpointPublisher::Reconcile(const std::string& job_id) {
-  absl::MutexLock lock(&mu_);
-  const absl::Status swept = Sweep(job_id, /*published_step=*/std::nullopt);
+  const LockedJob job(locks_, job_id);
+  const absl::Status swept = Sweep(job, /*published_step=*/std::nullopt);
   if (swept.ok() || absl::IsNotFound(swept)) return;  // It may never have begun.
   spdlog::warn("event=checkpoints_not_reconciled job={} error=\"{}\"", job_id, swept.ToString());
 }
@@ -124,16 +124,17 @@ absl::StatusOr<v1::Checkpoint> CheckpointPublisher::VerifyStaged(
   return checkpoint;
 }
 
-absl::Status CheckpointPublisher::MoveIntoPlace(const AttemptKey& attempt, int64_t step) {
+absl::Status CheckpointPublisher::MoveIntoPlace(const LockedJob& job, const AttemptKey& attempt,
+                                                int64_t step) {
   const std::string staging = env_.layout.StagingFolder(attempt.job_id, attempt.attempt);
   const std::string staged_folder = JoinPath(staging, CheckpointId(step));
   LORSA_ASSIGN_OR_RETURN(const bool is_staged, env_.fs.Exists(staged_folder));
   if (is_staged) {
-    LORSA_RETURN_IF_ERROR(MoveToTrash(attempt.job_id, CheckpointId(step), CheckpointId(step)));
+    LORSA_RETURN_IF_ERROR(MoveToTrash(job, CheckpointId(step), CheckpointId(step)));
     const absl::Status renamed =
         env_.fs.Rename(staged_folder, env_.layout.CheckpointFolder(attempt.job_id, step));
     if (!renamed.ok()) {
-      RestoreFromTrash(attempt.job_id, step).IgnoreError();
+      RestoreFromTrash(job, step).IgnoreError();
       return renamed;
     }
   }
@@ -142,75 +143,75 @@ absl::Status CheckpointPublisher::MoveIntoPlace(const AttemptKey& attempt, int64
   return env_.fs.SyncDirectory(staging);
 }
 
-absl::Status CheckpointPublisher::TakeBack(const std::string& job_id, int64_t step) {
+absl::Status CheckpointPublisher::TakeBack(const LockedJob& job, int64_t step) {
   // Under another name, since the trash has what it displaced under the step's.
   LORSA_RETURN_IF_ERROR(
-      MoveToTrash(job_id, CheckpointId(step), absl::StrCat(CheckpointId(step), "-refused")));
-  return RestoreFromTrash(job_id, step);
+      MoveToTrash(job, CheckpointId(step), absl::StrCat(CheckpointId(step), "-refused")));
+  return RestoreFromTrash(job, step);
 }
 
-absl::Status CheckpointPublisher::ApplyRetention(const std::string& job_id,
+absl::Status CheckpointPublisher::ApplyRetention(const LockedJob& job,
                                                  const RetentionPolicy& retention) {
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
-                         env_.catalog.ListCheckpoints(job_id));
+                         env_.catalog.ListCheckpoints(job.id()));
   std::vector<RetainedCheckpoint> checkpoints;
   for (const v1::Checkpoint& checkpoint : all) {
     if (checkpoint.damage().empty()) checkpoints.push_back(ForRetention(checkpoint));
   }
   for (const int64_t step : CheckpointsToDelete(checkpoints, retention)) {
-    const absl::Status deleted = env_.catalog.DeleteCheckpoint(job_id, step);
+    const absl::Status deleted = env_.catalog.DeleteCheckpoint(job.id(), step);
     if (absl::IsFailedPrecondition(deleted)) continue;  // Pinned meanwhile.
     LORSA_RETURN_IF_ERROR(deleted);
-    LORSA_RETURN_IF_ERROR(MoveToTrash(job_id, CheckpointId(step), CheckpointId(step)));
+    LORSA_RETURN_IF_ERROR(MoveToTrash(job, CheckpointId(step), CheckpointId(step)));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckpointPublisher::Sweep(const std::string& job_id,
+absl::Status CheckpointPublisher::Sweep(const LockedJob& job,
                                         std::optional<int64_t> published_step) {
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> known,
-                         env_.catalog.ListCheckpoints(job_id));
+                         env_.catalog.ListCheckpoints(job.id()));
   std::set<std::string> names;
   if (published_step.has_value()) names.insert(CheckpointId(*published_step));
   for (const v1::Checkpoint& checkpoint : known) {
     const std::string name = CheckpointId(checkpoint.step());
     if (!names.insert(name).second) continue;
     const bool displaced =
-        IsFolderOf(env_.fs, JoinPath(env_.layout.TrashFolder(job_id), name), checkpoint) &&
-        !IsFolderOf(env_.fs, env_.layout.CheckpointFolder(job_id, checkpoint.step()), checkpoint);
-    if (displaced) LORSA_RETURN_IF_ERROR(TakeBack(job_id, checkpoint.step()));
+        IsFolderOf(env_.fs, JoinPath(env_.layout.TrashFolder(job.id()), name), checkpoint) &&
+        !IsFolderOf(env_.fs, env_.layout.CheckpointFolder(job.id(), checkpoint.step()), checkpoint);
+    if (displaced) LORSA_RETURN_IF_ERROR(TakeBack(job, checkpoint.step()));
   }
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> found,
-                         env_.fs.List(env_.layout.CheckpointsFolder(job_id)));
+                         env_.fs.List(env_.layout.CheckpointsFolder(job.id())));
   for (const std::string& name : found) {
-    if (!names.contains(name)) LORSA_RETURN_IF_ERROR(MoveToTrash(job_id, name, name));
+    if (!names.contains(name)) LORSA_RETURN_IF_ERROR(MoveToTrash(job, name, name));
   }
-  return env_.fs.RemoveAll(env_.layout.TrashFolder(job_id));
+  return env_.fs.RemoveAll(env_.layout.TrashFolder(job.id()));
 }
 
-absl::Status CheckpointPublisher::MoveToTrash(const std::string& job_id, const std::string& name,
+absl::Status CheckpointPublisher::MoveToTrash(const LockedJob& job, const std::string& name,
                                               const std::string& trashed_as) {
-  const std::string folder = JoinPath(env_.layout.CheckpointsFolder(job_id), name);
-  const std::string trash = env_.layout.TrashFolder(job_id);
+  const std::string folder = JoinPath(env_.layout.CheckpointsFolder(job.id()), name);
+  const std::string trash = env_.layout.TrashFolder(job.id());
   const std::string trashed = JoinPath(trash, trashed_as);
   LORSA_ASSIGN_OR_RETURN(const bool exists, env_.fs.Exists(folder));
   if (!exists) return absl::OkStatus();
   LORSA_RETURN_IF_ERROR(env_.fs.CreateDirectories(trash));
   LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(trashed));
   LORSA_RETURN_IF_ERROR(env_.fs.Rename(folder, trashed));
-  return env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(job_id));
+  return env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(job.id()));
 }
 
-absl::Status CheckpointPublisher::RestoreFromTrash(const std::string& job_id, int64_t step) {
-  const std::string trashed = JoinPath(env_.layout.TrashFolder(job_id), CheckpointId(step));
+absl::Status CheckpointPublisher::RestoreFromTrash(const LockedJob& job, int64_t step) {
+  const std::string trashed = JoinPath(env_.layout.TrashFolder(job.id()), CheckpointId(step));
   LORSA_ASSIGN_OR_RETURN(const bool exists, env_.fs.Exists(trashed));
   if (!exists) return absl::OkStatus();
-  LORSA_RETURN_IF_ERROR(env_.fs.Rename(trashed, env_.layout.CheckpointFolder(job_id, step)));
-  return env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(job_id));
+  LORSA_RETURN_IF_ERROR(env_.fs.Rename(trashed, env_.layout.CheckpointFolder(job.id(), step)));
+  return env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(job.id()));
 }
 
 absl::StatusOr<bool> CheckpointPublisher::RemoveIfDamaged(const AttemptKey& attempt, int64_t step) {
-  absl::MutexLock lock(&mu_);
+  const LockedJob job(locks_, attempt.job_id);
   LORSA_RETURN_IF_ERROR(CheckCurrent(attempt));
   const absl::StatusOr<v1::Checkpoint> published = env_.catalog.GetCheckpoint(attempt.job_id, step);
   if (absl::IsNotFound(published.status())) return false;
@@ -235,9 +236,9 @@ absl::StatusOr<bool> CheckpointPublisher::RemoveIfDamaged(const AttemptKey& atte
 }
 
 absl::Status CheckpointPublisher::Delete(const std::string& job_id, int64_t step) {
-  absl::MutexLock lock(&mu_);
+  const LockedJob job(locks_, job_id);
   LORSA_RETURN_IF_ERROR(env_.catalog.DeleteUnneededCheckpoint(job_id, step));
-  absl::Status removed = MoveToTrash(job_id, CheckpointId(step), CheckpointId(step));
+  absl::Status removed = MoveToTrash(job, CheckpointId(step), CheckpointId(step));
   if (removed.ok()) {
     removed = env_.fs.RemoveAll(JoinPath(env_.layout.TrashFolder(job_id), CheckpointId(step)));
   }

@@ -31,19 +31,19 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "job_spec/retention.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/job_environment.h"
+#include "server/jobs/job_locks.h"
 
 namespace lorsa::server {
 
-// Thread-safe; blocks on the disk.
+// Thread-safe. Blocks on the disk, for as long as it takes to read a whole checkpoint, and on other
+// calls for the same job.
 class CheckpointPublisher {
  public:
   explicit CheckpointPublisher(const JobEnvironment& environment) : env_(environment) {}
@@ -78,30 +78,26 @@ class CheckpointPublisher {
   // 3. The checkpoint with its files.
   absl::StatusOr<v1::Checkpoint> VerifyStaged(const AttemptKey& attempt,
                                               const v1::CheckpointStaged& staged) const;
-  absl::Status MoveIntoPlace(const AttemptKey& attempt, int64_t step)  // 4
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status MoveIntoPlace(const LockedJob& job, const AttemptKey& attempt, int64_t step);  // 4
   // 5. Undoes 4.
-  absl::Status TakeBack(const std::string& job_id, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status TakeBack(const LockedJob& job, int64_t step);
   // 6. An error is logged: the checkpoint is published whatever comes of it.
-  void KeepHouse(const AttemptKey& attempt, int64_t published_step,
-                 const RetentionPolicy& retention) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void KeepHouse(const LockedJob& job, const AttemptKey& attempt, int64_t published_step,
+                 const RetentionPolicy& retention);
   // 6. What the rule does not keep goes to the trash.
-  absl::Status ApplyRetention(const std::string& job_id, const RetentionPolicy& retention)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ApplyRetention(const LockedJob& job, const RetentionPolicy& retention);
   // 6. Makes the folders those of the catalog's checkpoints, but for `published_step`, and empties
   // the trash.
-  absl::Status Sweep(const std::string& job_id, std::optional<int64_t> published_step)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Sweep(const LockedJob& job, std::optional<int64_t> published_step);
   // Moves a folder of checkpoints/ to trash/`trashed_as`. OK if there is none.
-  absl::Status MoveToTrash(const std::string& job_id, const std::string& name,
-                           const std::string& trashed_as) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status MoveToTrash(const LockedJob& job, const std::string& name,
+                           const std::string& trashed_as);
   // OK if the trash has no folder of the step.
-  absl::Status RestoreFromTrash(const std::string& job_id, int64_t step)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RestoreFromTrash(const LockedJob& job, int64_t step);
 
   const JobEnvironment env_;
-  // Publications look at and move folders one at a time.
-  absl::Mutex mu_;
+  // Publications of one job look at and move its folders one at a time.
+  JobLocks locks_;
 };
 
 }  // namespace lorsa::server

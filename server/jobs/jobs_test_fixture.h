@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/gated_file_system.h"
 #include "base/sha256.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/job_manager.h"
@@ -110,9 +111,10 @@ struct FakeWorker {
 
 class JobsTest : public ::testing::Test {
  protected:
-  JobsTest() {
+  explicit JobsTest(int max_running_jobs = 1) {
     std::string folder = ::testing::TempDir() + "jobs_XXXXXX";
     folder_ = ::mkdtemp(folder.data());
+    options_.capacity.max_running_jobs = max_running_jobs;
     options_.max_recoveries = 2;
     Restart();
     v1::ActivationSet set;
@@ -179,7 +181,14 @@ class JobsTest : public ::testing::Test {
     if (!attempt.ok()) return attempt.status();
     worker.attempt = *attempt;
     worker.connection = std::make_shared<FakeConnection>();
-    return manager_->sessions().Hello(worker.attempt, {}, worker.connection);
+    return SayHello(worker.attempt, {}, worker.connection);
+  }
+  absl::Status SayHello(const AttemptKey& attempt, const v1::WorkerHello& hello,
+                        const std::shared_ptr<WorkerConnection>& connection) {
+    v1::WorkerMessage message;
+    *message.mutable_hello() = hello;
+    manager_->sessions().Arrived(attempt, message);
+    return manager_->sessions().Hello(attempt, hello, connection);
   }
   // Creates the job, launches it and connects its worker.
   FakeWorker Run(const std::string& id) {
@@ -194,7 +203,12 @@ class JobsTest : public ::testing::Test {
   }
 
   absl::Status Say(FakeWorker& worker, const v1::WorkerMessage& message) {
-    return manager_->sessions().Handle(worker.attempt, message, *worker.connection);
+    return Say(worker, message, *worker.connection);
+  }
+  absl::Status Say(FakeWorker& worker, const v1::WorkerMessage& message,
+                   WorkerConnection& connection) {
+    manager_->sessions().Arrived(worker.attempt, message);
+    return manager_->sessions().Handle(worker.attempt, message, connection);
   }
   absl::Status SayOutcome(FakeWorker& worker, v1::WorkerOutcome::Kind kind) {
     v1::WorkerMessage message;
@@ -265,7 +279,7 @@ class JobsTest : public ::testing::Test {
   }
 
   std::string folder_;
-  PosixFileSystem fs_;
+  GatedFileSystem fs_;
   FakeLauncher launcher_;
   JobWatchHub hub_;
   JobOptions options_;

@@ -28,11 +28,6 @@ LastSigns LiveAttempts::Observe(const AttemptKey& attempt, absl::Duration now) {
   return signs;
 }
 
-void LiveAttempts::Heard(const AttemptKey& attempt, absl::Duration now) {
-  absl::MutexLock lock(&mu_);
-  if (Entry* entry = Find(attempt)) entry->signs.heard = now;
-}
-
 void LiveAttempts::Transferred(const AttemptKey& attempt, absl::Duration now) {
   absl::MutexLock lock(&mu_);
   if (Entry* entry = Find(attempt)) entry->signs = {.heard = now, .progressed = now};
@@ -109,17 +104,20 @@ bool LiveAttempts::SetProgress(const AttemptKey& attempt, const v1::JobProgress&
   return true;
 }
 
-bool LiveAttempts::SetWaitingFor(const AttemptKey& attempt, absl::string_view waiting_for) {
+void LiveAttempts::SetWaitingFor(const AttemptKey& attempt, absl::string_view waiting_for) {
   absl::MutexLock lock(&mu_);
-  Entry* entry = Find(attempt);
-  if (entry == nullptr) return false;
-  entry->waiting_for = std::string(waiting_for);
-  return entry->recorded_waiting_for != waiting_for;
+  if (Entry* entry = Find(attempt)) entry->waiting_for = std::string(waiting_for);
 }
 
 void LiveAttempts::WaitingForRecorded(const AttemptKey& attempt, absl::string_view waiting_for) {
   absl::MutexLock lock(&mu_);
   if (Entry* entry = Find(attempt)) entry->recorded_waiting_for = std::string(waiting_for);
+}
+
+bool LiveAttempts::HistorySays(const AttemptKey& attempt, absl::string_view waiting_for) {
+  absl::MutexLock lock(&mu_);
+  const Entry* entry = Find(attempt);
+  return entry == nullptr || entry->recorded_waiting_for == waiting_for;
 }
 
 std::optional<v1::JobProgress> LiveAttempts::Progress(absl::string_view job_id) const {

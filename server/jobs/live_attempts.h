@@ -34,15 +34,14 @@ class LiveAttempts {
  public:
   // Times here are JobEnvironment::uptime.
   //
-  // Begins an entry, with both signs at `now`, unless the attempt has one. Returns its signs. While
-  // a message of it is being handled it counts as heard, since what it sends meanwhile is not read,
-  // and the time does not count as one without progress. Nor does that in which it says what it
-  // waits for.
+  // Begins an entry, with both signs at `now`, unless the attempt has one. Returns its signs. From
+  // the arrival of a message until it is handled the attempt counts as heard, since what it sends
+  // meanwhile is not read, and the time does not count as one without progress. Nor does that in
+  // which it says what it waits for.
   LastSigns Observe(const AttemptKey& attempt, absl::Duration now);
-  void Heard(const AttemptKey& attempt, absl::Duration now);
   // A piece of a file has come from it: as good as a message and as a step.
   void Transferred(const AttemptKey& attempt, absl::Duration now);
-  // Around the handling of a message.
+  // From the arrival of a message to the end of its handling.
   void BeginHandling(const AttemptKey& attempt, absl::Duration now);
   void EndHandling(const AttemptKey& attempt, absl::Duration now);
   // When the attempt, told to cancel, is to be killed: what the first call says.
@@ -58,10 +57,12 @@ class LiveAttempts {
 
   // False if the attempt has no entry: it is over.
   bool SetProgress(const AttemptKey& attempt, const v1::JobProgress& progress, absl::Duration now);
-  // What the attempt waits for, empty for nothing. True if the job's history says otherwise as yet.
-  bool SetWaitingFor(const AttemptKey& attempt, absl::string_view waiting_for);
-  // The history says so now.
+  // What the attempt waits for, empty for nothing.
+  void SetWaitingFor(const AttemptKey& attempt, absl::string_view waiting_for);
+  // The job's history says so now.
   void WaitingForRecorded(const AttemptKey& attempt, absl::string_view waiting_for);
+  // Whether the job's history says so. True if the attempt has no entry.
+  bool HistorySays(const AttemptKey& attempt, absl::string_view waiting_for);
   // Newest progress of the job; empty before the first.
   std::optional<v1::JobProgress> Progress(absl::string_view job_id) const;
   std::string WaitingFor(absl::string_view job_id) const;

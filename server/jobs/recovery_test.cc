@@ -316,7 +316,7 @@ TEST_F(RecoveryTest, WorkerIsNotSilentWhileTheServerHandlesItsMessage) {
   });
   v1::WorkerMessage message;
   message.mutable_metrics()->set_number(1);
-  ASSERT_TRUE(manager_->sessions().Handle(worker.attempt, message, connection).ok());
+  ASSERT_TRUE(Say(worker, message, connection).ok());
   EXPECT_THAT(launcher_.killed, IsEmpty());
   Advance(options_.silence_timeout);
   Poll();

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
@@ -106,23 +107,9 @@ RetentionPolicy RetentionOf(const v1::TrainingSpec& spec) {
           .keep_every_tokens = static_cast<int64_t>(spec.keep_every_tokens())};
 }
 
-// The time that the server takes for a message (reading a large checkpoint) is not the worker's
-// silence.
-class Handling {
- public:
-  Handling(LiveAttempts& live, const JobEnvironment& env, const AttemptKey& attempt)
-      : live_(live), env_(env), attempt_(attempt) {
-    live_.BeginHandling(attempt_, env_.uptime());
-  }
-  ~Handling() { live_.EndHandling(attempt_, env_.uptime()); }
-  Handling(const Handling&) = delete;
-  Handling& operator=(const Handling&) = delete;
-
- private:
-  LiveAttempts& live_;
-  const JobEnvironment& env_;
-  const AttemptKey& attempt_;
-};
+std::string WaitingForIn(const v1::Heartbeat& heartbeat) {
+  return Utf8Prefix(heartbeat.waiting_for(), kMaxConditionBytes);
+}
 
 }  // namespace
 
@@ -146,11 +133,30 @@ absl::StatusOr<AttemptKey> WorkerSessions::VerifyWorkerToken(absl::string_view t
   return attempt;
 }
 
-absl::Status WorkerSessions::Hello(const AttemptKey& attempt, const v1::WorkerHello& hello,
-                                   const std::shared_ptr<WorkerConnection>& connection) {
+HandlingNeeds WorkerSessions::Arrived(const AttemptKey& attempt, const v1::WorkerMessage& message) {
   // The entry comes before the look at the catalog: whoever ends the attempt after that look
   // removes the entry, and Attach notices.
-  live_.Observe(attempt, env_.uptime());
+  if (message.has_hello()) live_.Observe(attempt, env_.uptime());
+  live_.BeginHandling(attempt, env_.uptime());
+  switch (message.item_case()) {
+    case v1::WorkerMessage::kHello:
+    case v1::WorkerMessage::kCheckpoint:
+    case v1::WorkerMessage::kOutcome:
+      return HandlingNeeds::kFiles;
+    case v1::WorkerMessage::kWarning:
+      return message.warning().has_damaged_step() ? HandlingNeeds::kFiles : HandlingNeeds::kCatalog;
+    case v1::WorkerMessage::kHeartbeat:
+      return live_.HistorySays(attempt, WaitingForIn(message.heartbeat()))
+                 ? HandlingNeeds::kNothing
+                 : HandlingNeeds::kCatalog;
+    default:
+      return HandlingNeeds::kCatalog;
+  }
+}
+
+absl::Status WorkerSessions::Hello(const AttemptKey& attempt, const v1::WorkerHello& hello,
+                                   const std::shared_ptr<WorkerConnection>& connection) {
+  const absl::Cleanup handled = [&] { live_.EndHandling(attempt, env_.uptime()); };
   const absl::StatusOr<JobRecord> job = BeginSession(attempt, hello);
   if (!job.ok()) {
     if (absl::IsFailedPrecondition(job.status())) live_.End(attempt, job.status());
@@ -159,7 +165,6 @@ absl::Status WorkerSessions::Hello(const AttemptKey& attempt, const v1::WorkerHe
   LORSA_ASSIGN_OR_RETURN(v1::ServerMessage welcome, WelcomeFor(*job));
   connection->Send(std::move(welcome));
   if (!live_.Attach(attempt, connection)) return StaleAttempt(attempt);
-  live_.Heard(attempt, env_.uptime());
   poke_();  // A command may stand.
   return absl::OkStatus();
 }
@@ -231,7 +236,7 @@ absl::Status WorkerSessions::StoreRollbacks(const AttemptKey& attempt, absl::str
 
 absl::Status WorkerSessions::Handle(const AttemptKey& attempt, const v1::WorkerMessage& message,
                                     WorkerConnection& connection) {
-  const Handling handling(live_, env_, attempt);
+  const absl::Cleanup handled = [&] { live_.EndHandling(attempt, env_.uptime()); };
   switch (message.item_case()) {
     case v1::WorkerMessage::kHeartbeat:
       return HandleHeartbeat(attempt, message.heartbeat());
@@ -253,8 +258,9 @@ absl::Status WorkerSessions::HandleHeartbeat(const AttemptKey& attempt,
                                              const v1::Heartbeat& heartbeat) {
   if (!live_.SetProgress(attempt, heartbeat.progress(), env_.uptime()))
     return StaleAttempt(attempt);
-  const std::string waiting_for = Utf8Prefix(heartbeat.waiting_for(), kMaxConditionBytes);
-  if (live_.SetWaitingFor(attempt, waiting_for)) {
+  const std::string waiting_for = WaitingForIn(heartbeat);
+  live_.SetWaitingFor(attempt, waiting_for);
+  if (!live_.HistorySays(attempt, waiting_for)) {
     const absl::Status status =
         CommitChange(env_, attempt.job_id, ConditionDecision(attempt, waiting_for)).status();
     if (absl::IsFailedPrecondition(status)) return status;

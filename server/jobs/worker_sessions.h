@@ -18,9 +18,17 @@
 
 namespace lorsa::server {
 
-// Methods block on the catalog and the disk; thread-safe, but messages of one connection are handed
-// in in order, one at a time. An error of Hello or Handle ends the session: the caller ends the
-// stream with it.
+// What the handling of a message may have to wait for.
+enum class HandlingNeeds {
+  kNothing,
+  kCatalog,  // its writer
+  kFiles,  // the disk, for as long as it takes to read a whole checkpoint; and the catalog's writer
+};
+
+// Methods block on the catalog and the disk, except where they say that they don't. Thread-safe,
+// but messages of one connection are handed in in order, one at a time: first to Arrived, then to
+// Hello or Handle. An error of Hello or Handle ends the session: the caller ends the stream with
+// it.
 class WorkerSessions final : public WorkerTokenVerifier {
  public:
   // `poke` makes the scheduler look at the jobs soon; it must not block.
@@ -30,6 +38,10 @@ class WorkerSessions final : public WorkerTokenVerifier {
   // UNAUTHENTICATED for a token that was never given out. FAILED_PRECONDITION (STALE_ATTEMPT) if
   // the attempt is not its job's current one or is over.
   absl::StatusOr<AttemptKey> VerifyWorkerToken(absl::string_view token) override;
+
+  // A message has come. The attempt counts as heard from now until Hello or Handle returns for it,
+  // however long they have to wait for a thread. Does not block.
+  HandlingNeeds Arrived(const AttemptKey& attempt, const v1::WorkerMessage& message);
 
   // Begins a session: STARTING → RUNNING, sends Welcome; a command that stands follows. Replaces,
   // and closes, an older connection of the attempt.

@@ -99,8 +99,7 @@ TEST_F(WorkerSessionsTest, AWorkerElsewhereIsNoProcessHere) {
                     .ok());
     v1::WorkerHello hello;
     hello.set_pid(77);
-    ASSERT_TRUE(
-        manager_->sessions().Hello({id, 1}, hello, std::make_shared<FakeConnection>()).ok());
+    ASSERT_TRUE(SayHello({id, 1}, hello, std::make_shared<FakeConnection>()).ok());
     EXPECT_EQ(catalog_->GetJob(id)->worker.pid, endpoint.empty() ? 77 : 0);
     manager_->sessions().Disconnected({id, 1}, nullptr);
     ASSERT_TRUE(catalog_
@@ -225,7 +224,7 @@ TEST_F(WorkerSessionsTest, HelloTellsWhoTheWorkerIsIfTheLaunchWasNotRecorded) {
   hello.set_boot_id("boot");
   hello.set_pid(4711);
   hello.set_start_ticks(5);
-  ASSERT_TRUE(manager_->sessions().Hello(attempt, hello, std::make_shared<FakeConnection>()).ok());
+  ASSERT_TRUE(SayHello(attempt, hello, std::make_shared<FakeConnection>()).ok());
   EXPECT_EQ(catalog_->GetJob("demo")->worker, (ProcessIdentity{"boot", 4711, 5}));
 }
 

@@ -60,8 +60,9 @@ class WorkerClient {
 
 class JobServicesTest : public JobsTest {
  protected:
-  JobServicesTest()
-      : authorizer_(MethodRules(), manager_->sessions()),
+  explicit JobServicesTest(int max_running_jobs = 1)
+      : JobsTest(max_running_jobs),
+        authorizer_(MethodRules(), manager_->sessions()),
         threads_(authorizer_),
         job_service_(
             {.lanes = threads_.lanes(),

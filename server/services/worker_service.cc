@@ -17,12 +17,28 @@ namespace {
 
 class SessionHandler final : public BidiHandler<v1::WorkerMessage> {
  public:
-  SessionHandler(WorkerSessions& sessions, AttemptKey attempt,
+  SessionHandler(WorkerSessions& sessions, const CallLanes& lanes, AttemptKey attempt,
                  std::shared_ptr<WorkerConnection> connection)
-      : sessions_(sessions), attempt_(std::move(attempt)), connection_(std::move(connection)) {}
+      : sessions_(sessions),
+        lanes_(lanes),
+        attempt_(std::move(attempt)),
+        connection_(std::move(connection)) {}
+
+  Executor* OnArrival(const v1::WorkerMessage& message) override {
+    if (IsOutOfOrder(message)) return nullptr;
+    switch (sessions_.Arrived(attempt_, message)) {
+      case HandlingNeeds::kNothing:
+        return nullptr;
+      case HandlingNeeds::kCatalog:
+        return &lanes_.writes.executor;
+      case HandlingNeeds::kFiles:
+        return &lanes_.files.executor;
+    }
+    return nullptr;
+  }
 
   absl::Status OnMessage(const v1::WorkerMessage& message) override {
-    if (message.has_hello() == greeted_) {
+    if (IsOutOfOrder(message)) {
       return absl::InvalidArgumentError("a worker says hello once, first");
     }
     if (greeted_) return sessions_.Handle(attempt_, message, *connection_);
@@ -34,7 +50,12 @@ class SessionHandler final : public BidiHandler<v1::WorkerMessage> {
   void OnClose() override { sessions_.Disconnected(attempt_, connection_.get()); }
 
  private:
+  bool IsOutOfOrder(const v1::WorkerMessage& message) const {
+    return message.has_hello() == greeted_;
+  }
+
   WorkerSessions& sessions_;
+  const CallLanes& lanes_;
   const AttemptKey attempt_;
   const std::shared_ptr<WorkerConnection> connection_;
   bool greeted_ = false;
@@ -65,7 +86,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* WorkerService::Se
       env_.lanes.workers, "lorsa.v1.WorkerService.Session", context,
       [this](const Caller& caller, std::shared_ptr<WorkerConnection> connection)
           -> absl::StatusOr<std::unique_ptr<BidiHandler<v1::WorkerMessage>>> {
-        return std::make_unique<SessionHandler>(env_.sessions, *caller.worker,
+        return std::make_unique<SessionHandler>(env_.sessions, env_.lanes, *caller.worker,
                                                 std::move(connection));
       });
 }

@@ -1,0 +1,154 @@
+// What a disk or a catalog that makes somebody wait does to everybody else: nothing.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/time/clock.h"
+#include "server/catalog/sqlite.h"
+#include "server/services/job_services_test_fixture.h"
+
+namespace lorsa::server {
+namespace {
+
+using testing::IsEmpty;
+
+constexpr int kPublishers = 10;
+constexpr int kFileThreads = 8;   // as in call_lanes.cc
+constexpr int kWriteThreads = 8;  // as well
+constexpr absl::Duration kPatience = absl::Seconds(10);
+
+class StallsTest : public JobServicesTest {
+ protected:
+  struct Session {
+    std::string id;
+    FakeWorker worker;
+    std::unique_ptr<WorkerClient> client;
+  };
+
+  StallsTest() : JobServicesTest(kPublishers + 2) {}
+  ~StallsTest() override { fs_.OpenGate(); }
+
+  Session RunSession(const std::string& id) {
+    Session session{.id = id};
+    session.client = RunJob(id);
+    session.worker = Launched();
+    session.worker.attempt = {id, 1};
+    return session;
+  }
+  std::vector<Session> RunSessions(int count) {
+    std::vector<Session> sessions;
+    for (int i = 0; i < count; ++i) sessions.push_back(RunSession(absl::StrCat("job", i)));
+    return sessions;
+  }
+
+  static v1::WorkerMessage HeartbeatMessage(int64_t step) {
+    v1::WorkerMessage message;
+    message.mutable_heartbeat()->mutable_progress()->set_step(step);
+    return message;
+  }
+
+  static bool Eventually(const std::function<bool()>& condition) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (!condition()) {
+      if (absl::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return true;
+  }
+  static bool AwaitQueued(const CallRuntime& lane, size_t count) {
+    return Eventually([&] { return lane.executor.queued() == count; });
+  }
+
+  // None if there was no answer within kPatience.
+  std::optional<v1::Job> GetJob(const std::string& id) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    v1::GetJobRequest request;
+    request.set_name("jobs/" + id);
+    v1::Job job;
+    if (!jobs_->GetJob(&context, request, &job).ok()) return std::nullopt;
+    return job;
+  }
+  // The best of some, since other programs may keep the machine busy.
+  absl::Duration FastestGetJob(const std::string& id) {
+    absl::Duration fastest = absl::InfiniteDuration();
+    for (int i = 0; i < 20 && fastest > absl::Milliseconds(100); ++i) {
+      const absl::Time start = absl::Now();
+      if (!GetJob(id).has_value()) break;
+      fastest = std::min(fastest, absl::Now() - start);
+    }
+    return fastest;
+  }
+  // Whether a heartbeat that the worker sends now shows.
+  bool IsHeard(Session& session, int64_t step) {
+    EXPECT_TRUE(session.client->Say(HeartbeatMessage(step)));
+    return Eventually([&] {
+      const std::optional<v1::Job> job = GetJob(session.id);
+      return job.has_value() && job->progress().step() == step;
+    });
+  }
+};
+
+// Publications took turns under one mutex, on the threads of every other call: a disk that took 90
+// s stopped the server, and workers whose heartbeats waited for a thread were killed as silent.
+TEST_F(StallsTest, ADiskThatTakesMinutesHoldsUpNobodyButThosePublishing) {
+  std::vector<Session> publishers = RunSessions(kPublishers);
+  Session other = RunSession("other");
+  std::vector<v1::WorkerMessage> messages(kPublishers);
+  for (int i = 0; i < kPublishers; ++i) {
+    *messages[i].mutable_checkpoint() = Stage(publishers[i].worker, 10);
+  }
+  fs_.CloseGate();
+  for (int i = 0; i < kPublishers; ++i) EXPECT_TRUE(publishers[i].client->Say(messages[i]));
+  EXPECT_TRUE(fs_.AwaitReaders(kFileThreads)) << "publications of several jobs run at once";
+  EXPECT_TRUE(AwaitQueued(threads_.lanes().files, kPublishers - kFileThreads));
+  EXPECT_LT(FastestGetJob("other"), absl::Milliseconds(100));
+  EXPECT_TRUE(IsHeard(other, 7));
+  for (int i = 0; i < 3; ++i) {
+    Advance(absl::Seconds(30));
+    EXPECT_TRUE(IsHeard(other, 8 + i));
+    Poll();
+  }
+  EXPECT_THAT(launcher_.killed, IsEmpty());
+  fs_.OpenGate();
+  for (Session& publisher : publishers) {
+    const v1::ServerMessage answer = publisher.client->Hear();
+    ASSERT_TRUE(answer.has_checkpoint_published()) << publisher.id;
+    EXPECT_EQ(answer.checkpoint_published().error(), "");
+  }
+}
+
+// Writes waited for the lock on the threads of every other call.
+TEST_F(StallsTest, ACatalogLockedElsewhereHoldsUpNoReadAndNoWorker) {
+  std::vector<Session> sessions = RunSessions(4);
+  auto elsewhere = Connection::OpenExisting(Layout().CatalogFile());
+  ASSERT_TRUE(elsewhere.ok());
+  ASSERT_TRUE((*elsewhere)->Execute("BEGIN IMMEDIATE").ok());
+  std::vector<std::thread> writers;
+  const absl::Cleanup join = [&] {
+    for (std::thread& writer : writers) writer.join();
+  };
+  constexpr int kWriters = 20;
+  for (int i = 0; i < kWriters; ++i) {
+    writers.emplace_back([this, i] {
+      v1::Job job;
+      CreateJob(CreateRequest(absl::StrCat("late", i)), job);
+    });
+  }
+  // These wait for the writer as well.
+  for (int i = 1; i < 4; ++i) EXPECT_TRUE(sessions[i].client->Say(MetricsMessage(1, 1)));
+  EXPECT_TRUE(AwaitQueued(threads_.lanes().writes, kWriters + 3 - kWriteThreads));
+  EXPECT_LT(FastestGetJob("job0"), absl::Milliseconds(100));
+  Advance(options_.silence_timeout + absl::Seconds(1));
+  EXPECT_TRUE(IsHeard(sessions[0], 7));
+  Poll();
+  EXPECT_THAT(launcher_.killed, IsEmpty());
+  EXPECT_TRUE((*elsewhere)->Execute("ROLLBACK").ok());
+}
+
+}  // namespace
+}  // namespace lorsa::server
