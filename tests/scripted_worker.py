@@ -10,8 +10,10 @@ from typing import Any
 
 import grpc
 from google.protobuf import text_format
+from lorsa.v1.job_pb2 import JobProgress
 from lorsa.v1.worker_service_pb2 import (
     COMMAND_CANCEL,
+    Heartbeat,
     WorkerBootstrap,
     WorkerHello,
     WorkerMessage,
@@ -65,6 +67,9 @@ class ScriptedWorker:
         hello = WorkerHello(boot_id=boot_id, pid=os.getpid(), start_ticks=1)
         self._said.put(WorkerMessage(hello=hello))
         assert next(self._session).HasField("welcome")
+
+    def say_heartbeat(self, step: int) -> None:
+        self._said.put(WorkerMessage(heartbeat=Heartbeat(progress=JobProgress(step=step))))
 
     def finish_after(self, seconds: float) -> int:
         """Ends the run then, or at once when it is told to cancel; the outcome that the server has
