@@ -50,7 +50,7 @@ grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* con
                                                 const v1::CreateJobRequest* request,
                                                 v1::Job* response) {
   return ServeUnary(
-      env_.lanes.writes, "lorsa.v1.JobService.CreateJob", context, request, response,
+      env_.lanes.files, "lorsa.v1.JobService.CreateJob", context, request, response,
       [this](const auto& request, auto& response) { return Create(request, response); });
 }
 
@@ -58,7 +58,7 @@ grpc::ServerUnaryReactor* JobService::ForkJob(grpc::CallbackServerContext* conte
                                               const v1::ForkJobRequest* request,
                                               v1::Job* response) {
   return ServeUnary(
-      env_.lanes.writes, "lorsa.v1.JobService.ForkJob", context, request, response,
+      env_.lanes.files, "lorsa.v1.JobService.ForkJob", context, request, response,
       [this](const auto& request, auto& response) { return Fork(request, response); });
 }
 
@@ -135,7 +135,7 @@ grpc::ServerUnaryReactor* JobService::CreateSweep(grpc::CallbackServerContext* c
                                                   const v1::CreateSweepRequest* request,
                                                   v1::Sweep* response) {
   return ServeUnary(
-      env_.lanes.writes, "lorsa.v1.JobService.CreateSweep", context, request, response,
+      env_.lanes.files, "lorsa.v1.JobService.CreateSweep", context, request, response,
       [this](const auto& request, auto& response) { return sweeps_.Create(request, response); });
 }
 

@@ -134,9 +134,12 @@ TEST_F(StallsTest, ACatalogLockedElsewhereHoldsUpNoReadAndNoWorker) {
   };
   constexpr int kWriters = 20;
   for (int i = 0; i < kWriters; ++i) {
-    writers.emplace_back([this, i] {
+    writers.emplace_back([this] {
+      grpc::ClientContext context;
+      v1::PauseJobRequest request;
+      request.set_name("jobs/job1");
       v1::Job job;
-      CreateJob(CreateRequest(absl::StrCat("late", i)), job);
+      jobs_->PauseJob(&context, request, &job);
     });
   }
   // These wait for the writer as well.
