@@ -1,11 +1,14 @@
-// A ring of slots between the readers and the consumer. Reader threads claim cursors in order and
-// fill slot cursor % slots; the consumer takes them in order and so frees the slot for the cursor
-// one ring later. The consumer never passes a failed read, so what follows it is never delivered.
+// A ring of slots between the readers and the consumer. Readers claim cursors in order and fill
+// slot cursor % slots; the consumer takes them in order and so frees the slot for the cursor one
+// ring later. The consumer never passes a failed read, so what follows it is never delivered.
+//
+// A reader is a task of the pool: it reads for a turn of about 1 MiB, then queues again behind the
+// other streams. A stream whose ring is full has no task, so one that nobody takes from costs no
+// thread.
 #include "activation_store/sequence_stream.h"
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,12 +16,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "activation_store/sequence_order.h"
+#include "base/exception_wall.h"
 #include "base/status_macros.h"
 
 namespace lorsa::store {
 namespace {
 
 constexpr int kMaxReaderThreads = 16;
+constexpr int64_t kTurnBytes = 1 << 20;
 constexpr int64_t kMaxSlots = 4096;
 constexpr int64_t kMaxCursor = int64_t{1} << 62;
 
@@ -54,51 +59,50 @@ class Plan {
   int64_t end_;
 };
 
-class SequenceStreamImpl final : public SequenceStream {
+// What the consumer and the readers share; lives as long as one of them.
+class Ring final : public std::enable_shared_from_this<Ring> {
  public:
-  SequenceStreamImpl(std::shared_ptr<const ActivationSet> set, const StreamOptions& options)
+  Ring(std::shared_ptr<const ActivationSet> set, ReaderPool& pool, const StreamOptions& options,
+       std::function<void()> wake)
       : set_(std::move(set)),
+        pool_(pool),
         plan_(set_->manifest(), options),
+        wake_(std::move(wake)),
+        max_readers_(options.reader_threads),
+        turn_(std::max<int64_t>(1, kTurnBytes / SequenceBytes(set_->manifest()))),
         slots_(static_cast<size_t>(std::clamp<int64_t>(
             options.max_buffered_bytes / SequenceBytes(set_->manifest()), 1, kMaxSlots))),
         next_claim_(options.cursor),
-        cursor_(options.cursor) {
-    for (int i = 0; i < options.reader_threads; ++i) {
-      readers_.emplace_back([this] { ReadAhead(); });
-    }
-  }
+        cursor_(options.cursor) {}
 
-  ~SequenceStreamImpl() override {
-    Cancel();
-    for (std::thread& reader : readers_) reader.join();
-  }
-
-  absl::Status Next(Sequence& out) override {
+  void Start() {
     const absl::MutexLock lock(&mutex_);
-    while (!CanHandOut()) filled_.Wait(&mutex_);
-    if (cancelled_) return absl::CancelledError("the stream was cancelled");
-    if (cursor_ >= plan_.end()) {
-      return absl::OutOfRangeError("the stream has handed out its last sequence");
-    }
-    Slot& slot = SlotOf(cursor_);
-    if (!slot.status.ok()) return slot.status;  // It stays: every later call finds it here.
-    std::swap(out, slot.sequence);
-    slot.filled = false;
-    ++cursor_;
-    freed_.Signal();
-    return absl::OkStatus();
+    for (int i = 0; i < max_readers_; ++i) AddReader();
   }
 
-  int64_t cursor() const override {
+  absl::StatusOr<bool> TryNext(Sequence& out) {
+    const absl::MutexLock lock(&mutex_);
+    consumer_waits_ = !IsSettled();
+    if (consumer_waits_) return false;
+    LORSA_RETURN_IF_ERROR(Take(out));
+    return true;
+  }
+
+  absl::Status Next(Sequence& out) {
+    const absl::MutexLock lock(&mutex_);
+    while (!IsSettled()) filled_.Wait(&mutex_);
+    return Take(out);
+  }
+
+  int64_t cursor() const {
     const absl::MutexLock lock(&mutex_);
     return cursor_;
   }
 
-  void Cancel() override {
+  void Cancel() {
     const absl::MutexLock lock(&mutex_);
     cancelled_ = true;
     filled_.SignalAll();
-    freed_.SignalAll();
   }
 
  private:
@@ -111,44 +115,108 @@ class SequenceStreamImpl final : public SequenceStream {
   Slot& SlotOf(int64_t cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return slots_[static_cast<size_t>(cursor) % slots_.size()];
   }
-  bool CanHandOut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // The next call of the consumer need not wait.
+  bool IsSettled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return cancelled_ || cursor_ >= plan_.end() || SlotOf(cursor_).filled;
   }
   bool CanClaim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return cancelled_ || next_claim_ >= plan_.end() ||
+    return !cancelled_ && next_claim_ < plan_.end() &&
            next_claim_ - cursor_ < static_cast<int64_t>(slots_.size());
   }
 
-  // The next cursor to read, once a slot is free for it; none when the reader is to end.
-  std::optional<int64_t> Claim(Slot*& slot) {
-    const absl::MutexLock lock(&mutex_);
-    while (!CanClaim()) freed_.Wait(&mutex_);
-    if (cancelled_ || next_claim_ >= plan_.end()) return std::nullopt;
+  absl::Status Take(Sequence& out) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (cancelled_) return absl::CancelledError("the stream was cancelled");
+    if (cursor_ >= plan_.end()) {
+      return absl::OutOfRangeError("the stream has handed out its last sequence");
+    }
+    Slot& slot = SlotOf(cursor_);
+    if (!slot.status.ok()) return slot.status;  // It stays: every later call finds it here.
+    std::swap(out, slot.sequence);
+    slot.filled = false;
+    ++cursor_;
+    AddReader();
+    return absl::OkStatus();
+  }
+
+  // One more, if it would find something to read.
+  void AddReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (readers_ == max_readers_ || !CanClaim()) return;
+    ++readers_;
+    pool_.Schedule([ring = shared_from_this()] { ring->ReadForATurn(); });
+  }
+
+  // A cursor to read, and its slot; none when the reader is to end.
+  std::optional<int64_t> Claim(Slot*& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!CanClaim()) return std::nullopt;
     slot = &SlotOf(next_claim_);
     return next_claim_++;
   }
 
-  void ReadAhead() {
-    Slot* slot = nullptr;
-    while (const std::optional<int64_t> cursor = Claim(slot)) {
-      absl::Status status = set_->Read(plan_.Index(*cursor), slot->sequence);
-      const absl::MutexLock lock(&mutex_);
-      slot->status = std::move(status);
-      slot->filled = true;
-      filled_.Signal();
+  void ReadForATurn() {
+    for (int64_t i = 0; i < turn_; ++i) {
+      if (!ReadOne()) break;
     }
+    const absl::MutexLock lock(&mutex_);
+    --readers_;
+    AddReader();
+  }
+
+  // False if there is nothing to read.
+  bool ReadOne() {
+    Slot* slot = nullptr;
+    std::optional<int64_t> cursor;
+    {
+      const absl::MutexLock lock(&mutex_);
+      cursor = Claim(slot);
+    }
+    if (!cursor.has_value()) return false;
+    absl::Status status =
+        CatchExceptions([&] { return set_->Read(plan_.Index(*cursor), slot->sequence); });
+    if (Fill(*slot, std::move(status))) wake_();
+    return true;
+  }
+
+  // True if the consumer is to be woken.
+  bool Fill(Slot& slot, absl::Status status) {
+    const absl::MutexLock lock(&mutex_);
+    slot.status = std::move(status);
+    slot.filled = true;
+    filled_.Signal();
+    if (!consumer_waits_ || !IsSettled()) return false;
+    consumer_waits_ = false;
+    return wake_ != nullptr;
   }
 
   const std::shared_ptr<const ActivationSet> set_;
+  ReaderPool& pool_;
   const Plan plan_;
+  const std::function<void()> wake_;
+  const int max_readers_;
+  const int64_t turn_;  // sequences
   mutable absl::Mutex mutex_;
-  absl::CondVar filled_;  // for the consumer
-  absl::CondVar freed_;   // for the readers: a slot, one of them takes it
+  absl::CondVar filled_;  // for Next
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
   int64_t next_claim_ ABSL_GUARDED_BY(mutex_);
   int64_t cursor_ ABSL_GUARDED_BY(mutex_);
+  int readers_ ABSL_GUARDED_BY(mutex_) = 0;              // tasks queued or running
+  bool consumer_waits_ ABSL_GUARDED_BY(mutex_) = false;  // TryNext returned false
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> readers_;  // last: they use all of the above
+};
+
+class SequenceStreamImpl final : public SequenceStream {
+ public:
+  explicit SequenceStreamImpl(std::shared_ptr<Ring> ring) : ring_(std::move(ring)) {
+    ring_->Start();
+  }
+  ~SequenceStreamImpl() override { ring_->Cancel(); }
+
+  absl::StatusOr<bool> TryNext(Sequence& out) override { return ring_->TryNext(out); }
+  absl::Status Next(Sequence& out) override { return ring_->Next(out); }
+  int64_t cursor() const override { return ring_->cursor(); }
+  void Cancel() override { ring_->Cancel(); }
+
+ private:
+  const std::shared_ptr<Ring> ring_;
 };
 
 absl::Status CheckOptions(const Manifest& manifest, const StreamOptions& options) {
@@ -177,9 +245,11 @@ absl::Status CheckOptions(const Manifest& manifest, const StreamOptions& options
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SequenceStream>> SequenceStream::Open(
-    std::shared_ptr<const ActivationSet> set, const StreamOptions& options) {
+    std::shared_ptr<const ActivationSet> set, ReaderPool& pool, const StreamOptions& options,
+    std::function<void()> wake) {
   LORSA_RETURN_IF_ERROR(CheckOptions(set->manifest(), options));
-  return std::make_unique<SequenceStreamImpl>(std::move(set), options);
+  return std::make_unique<SequenceStreamImpl>(
+      std::make_shared<Ring>(std::move(set), pool, options, std::move(wake)));
 }
 
 }  // namespace lorsa::store

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
+#include <new>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "activation_store/sequence_order.h"
 #include "activation_store/test_sets.h"
 
@@ -28,11 +31,15 @@ class FakeSet final : public ActivationSet {
     ++reads;
     std::this_thread::sleep_for(std::chrono::microseconds(index % 5 == 0 ? 300 : 0));
     if (index == failing) return absl::DataLossError(absl::StrCat("bad ", index));
+    if (index == throwing) throw std::bad_alloc();
+    if (gate != nullptr) gate->WaitForNotification();
     out = TestSequence(manifest_, index);
     return absl::OkStatus();
   }
 
   int64_t failing = -1;
+  int64_t throwing = -1;                     // std::bad_alloc
+  std::shared_ptr<absl::Notification> gate;  // every read waits for it
   mutable std::atomic<int64_t> reads = 0;
 
  private:
@@ -42,9 +49,17 @@ class FakeSet final : public ActivationSet {
 
 constexpr int64_t kSequences = 178;  // 50 for training, 128 held out
 
+constexpr int kPoolThreads = 4;
+
+ReaderPool& Pool() {
+  static const std::unique_ptr<ReaderPool> pool = ReaderPool::Create(kPoolThreads).value();
+  return *pool;
+}
+
 absl::StatusOr<std::unique_ptr<SequenceStream>> OpenStream(const std::shared_ptr<FakeSet>& set,
-                                                           const StreamOptions& options) {
-  return SequenceStream::Open(set, options);
+                                                           const StreamOptions& options,
+                                                           std::function<void()> wake = nullptr) {
+  return SequenceStream::Open(set, Pool(), options, std::move(wake));
 }
 
 class StreamTest : public testing::TestWithParam<std::tuple<int, int64_t>> {};
@@ -138,6 +153,50 @@ TEST(SequenceStreamTest, CancelWakesAWaitingConsumerAndStays) {
   EXPECT_TRUE(absl::IsCancelled((*stream)->Next(sequence)));
 }
 
+TEST(SequenceStreamTest, TryNextReturnsAtOnceAndWakesWhenTheSequenceIsRead) {
+  const auto set = std::make_shared<FakeSet>(kSequences);
+  const auto gate = std::make_shared<absl::Notification>();
+  const auto woken = std::make_shared<absl::Notification>();
+  set->gate = gate;
+  auto stream = OpenStream(set, {}, [woken] { woken->Notify(); });  // Aborts the second time.
+  ASSERT_TRUE(stream.ok());
+  Sequence sequence;
+  EXPECT_EQ((*stream)->TryNext(sequence).value(), false);
+  EXPECT_FALSE(woken->HasBeenNotified());
+  gate->Notify();
+  woken->WaitForNotification();
+  EXPECT_EQ((*stream)->TryNext(sequence).value(), true);
+  EXPECT_EQ(sequence.index, SequenceOrder(50, 0).At(0));
+  EXPECT_EQ((*stream)->cursor(), 1);
+}
+
+// Each of these streams had 16 threads of its own, and std::thread's exception ended the process.
+TEST(SequenceStreamTest, StreamsThatNobodyReadsTakeNoThread) {
+  std::vector<std::unique_ptr<SequenceStream>> stalled;
+  const auto set = std::make_shared<FakeSet>(kSequences);
+  Pool();
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  const auto before = threads();
+  for (int i = 0; i < 200; ++i) {
+    stalled.push_back(*OpenStream(set, {.reader_threads = 16, .max_buffered_bytes = 1000}));
+  }
+  EXPECT_EQ(threads(), before);
+  auto stream = OpenStream(set, {.limit = 100});
+  Sequence sequence;
+  for (int i = 0; i < 100; ++i) ASSERT_EQ((*stream)->Next(sequence), absl::OkStatus());
+}
+
+TEST(SequenceStreamTest, AReadThatRunsOutOfMemoryIsAnError) {
+  const auto set = std::make_shared<FakeSet>(kSequences);
+  set->throwing = SequenceOrder(50, 0).At(3);
+  auto stream = OpenStream(set, {});
+  Sequence sequence;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ((*stream)->Next(sequence), absl::OkStatus());
+  EXPECT_TRUE(absl::IsResourceExhausted((*stream)->Next(sequence)));
+}
+
 TEST(SequenceStreamTest, OptionsOutOfRangeAreRefused) {
   const auto set = std::make_shared<FakeSet>(kSequences);
   const auto refused = [&](const StreamOptions& options) {
@@ -168,7 +227,8 @@ TEST(SequenceStreamTest, ARealSetStreamsTheSameWithAnyNumberOfThreads) {
   auto set = ActivationSet::Open(fs, folder + "/set");
   ASSERT_TRUE(set.ok()) << set.status();
   for (int threads : {1, 2, 8}) {
-    auto stream = SequenceStream::Open(*set, {.seed = 4, .limit = 64, .reader_threads = threads});
+    auto stream =
+        SequenceStream::Open(*set, Pool(), {.seed = 4, .limit = 64, .reader_threads = threads});
     ASSERT_TRUE(stream.ok());
     Sequence sequence;
     for (int64_t cursor = 0; cursor < 64; ++cursor) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -14,7 +15,7 @@
 namespace lorsa {
 
 // Passes everything on to the real file system. While the gate is closed, whoever opens a file for
-// reading waits. Thread-safe.
+// reading or reads waits. Thread-safe.
 class GatedFileSystem final : public FileSystem {
  public:
   void CloseGate() { SetOpen(false); }
@@ -27,13 +28,10 @@ class GatedFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override {
-    {
-      absl::MutexLock lock(&mu_);
-      ++readers_;
-      mu_.Await(absl::Condition(&open_));
-      --readers_;
-    }
-    return posix_.OpenForRead(path);
+    AwaitOpenGate();
+    absl::StatusOr<std::unique_ptr<ReadableFile>> file = posix_.OpenForRead(path);
+    if (!file.ok()) return file;
+    return std::make_unique<GatedFile>(*this, *std::move(file));
   }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
@@ -65,6 +63,28 @@ class GatedFileSystem final : public FileSystem {
   }
 
  private:
+  class GatedFile final : public ReadableFile {
+   public:
+    GatedFile(GatedFileSystem& fs, std::unique_ptr<ReadableFile> file)
+        : fs_(fs), file_(std::move(file)) {}
+    absl::Status ReadAt(uint64_t offset, absl::Span<char> out) const override {
+      fs_.AwaitOpenGate();
+      return file_->ReadAt(offset, out);
+    }
+    uint64_t size() const override { return file_->size(); }
+
+   private:
+    GatedFileSystem& fs_;
+    const std::unique_ptr<ReadableFile> file_;
+  };
+
+  void AwaitOpenGate() {
+    absl::MutexLock lock(&mu_);
+    ++readers_;
+    mu_.Await(absl::Condition(&open_));
+    --readers_;
+  }
+
   void SetOpen(bool open) {
     absl::MutexLock lock(&mu_);
     open_ = open;

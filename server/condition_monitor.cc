@@ -1,5 +1,7 @@
 #include "server/condition_monitor.h"
 
+#include <spdlog/spdlog.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -7,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/exception_wall.h"
 
 namespace lorsa::server {
 namespace {
@@ -63,6 +66,7 @@ void LookOnce(const MonitorEnvironment& env) {
   env.conditions.Set(kDiskReserve, DiskMessage(env));
   env.conditions.Set(kCatalogUnreadable, CatalogMessage(env.catalog));
   env.conditions.Set(kDamagedData, DamageMessage(env.catalog));
+  env.conditions.Set(kTooManyStreams, env.stream_shortage());
   ReportHealth(env.conditions, env.health);
 }
 
@@ -72,7 +76,11 @@ ConditionMonitor::ConditionMonitor(const MonitorEnvironment& environment)
         std::condition_variable_any wake;
         std::unique_lock lock(mutex);
         while (!stop.stop_requested()) {
-          LookOnce(env_);
+          const absl::Status looked = CatchExceptions([this] {
+            LookOnce(env_);
+            return absl::OkStatus();
+          });
+          if (!looked.ok()) spdlog::error("event=look_failed error=\"{}\"", looked.ToString());
           wake.wait_for(lock, stop, kInterval, [] { return false; });
         }
       }) {}

@@ -6,6 +6,7 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -30,11 +31,14 @@ struct MonitorEnvironment {
   FileSystem& fs;
   ServerConditions& conditions;
   grpc::HealthCheckServiceInterface& health;
+  // What to say while clients have all streams that the server serves; empty if they have not.
+  std::function<std::string()> stream_shortage = [] { return std::string(); };
   std::string data_folder;
   int64_t disk_reserve_bytes = 0;
 };
 
-// One look: sets DISK_RESERVE, CATALOG_UNREADABLE and DAMAGED_DATA, or takes them off, and reports.
+// One look: sets DISK_RESERVE, CATALOG_UNREADABLE, DAMAGED_DATA and TOO_MANY_STREAMS, or takes them
+// off, and reports.
 void LookOnce(const MonitorEnvironment& environment);
 
 // Looks once a second, on a thread of its own, as long as it lives.

@@ -133,6 +133,7 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   std::vector<std::string> folders = options.activation_roots;
   folders.push_back(layout.SetsFolder());
   LORSA_ASSIGN_OR_RETURN(ActivationRoots roots, ActivationRoots::Create(folders));
+  LORSA_ASSIGN_OR_RETURN(auto readers, store::ReaderPool::Create(options.limits.reader_threads));
   LORSA_RETURN_IF_ERROR(RefuseLostCatalog(fs, layout));
   // Last: it upgrades a catalog, which the lorsad before this one then refuses.
   LORSA_ASSIGN_OR_RETURN(auto catalog, Catalog::Open(layout.CatalogFile()));  // 2
@@ -142,6 +143,7 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
                     .roots = std::move(roots),
                     .worker_program = worker,
                     .inspect_program = inspect,
+                    .readers = std::move(readers),
                     .webhook_key = std::move(webhook_key)};
 }
 
@@ -181,7 +183,9 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
              .random_bytes = SystemRandomBytes,
              .launch_obstacle = [this] { return conditions_.Message(kDiskReserve); }}),
       authorizer_(MethodRules(), jobs_.sessions()),
-      threads_(authorizer_),
+      streams_(options.limits.streams),
+      threads_(authorizer_, streams_),
+      readers_(std::move(foundation.readers)),
       inspector_(*fs_, foundation.inspect_program),
       quarantine_(*catalog_, inspector_, absl::Now,
                   [this](const std::string& job, const std::string& why) {
@@ -200,7 +204,8 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                            .quarantine = quarantine_,
                            .uploads = set_uploads_,
                            .inspector = inspector_,
-                           .max_sequence_streams = options.limits.sequence_streams}),
+                           .readers = *readers_,
+                           .sequence_streams = options.limits.sequence_streams}),
       checkpoint_service_({.lanes = threads_.lanes(),
                            .catalog = *catalog_,
                            .fs = *fs_,
@@ -277,6 +282,7 @@ void Lorsad::BeginWork() {
                                        .fs = *fs_,
                                        .conditions = conditions_,
                                        .health = *server_->GetHealthCheckService(),
+                                       .stream_shortage = [this] { return StreamShortage(); },
                                        .data_folder = layout_.root(),
                                        .disk_reserve_bytes = options_.disk_reserve_bytes};
   LookOnce(environment);  // Before a job is started.
@@ -292,6 +298,11 @@ void Lorsad::BeginWork() {
                                                              .layout = layout_,
                                                              .now = absl::Now,
                                                              .interval = options_.verify_interval});
+}
+
+std::string Lorsad::StreamShortage() const {
+  const std::string shortage = streams_.Shortage();
+  return shortage.empty() ? activation_service_.StreamShortage() : shortage;
 }
 
 void Lorsad::SendNotices() {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "activation_store/reader_pool.h"
 #include "base/file_system.h"
 #include "base/folder_lock.h"
 #include "server/catalog/catalog.h"
@@ -23,6 +24,7 @@
 #include "server/metrics_endpoint.h"
 #include "server/rpc/authorization.h"
 #include "server/rpc/call_lanes.h"
+#include "server/rpc/open_streams.h"
 #include "server/services/activation_roots.h"
 #include "server/services/activation_service.h"
 #include "server/services/checkpoint_service.h"
@@ -75,6 +77,7 @@ class Lorsad {
     ActivationRoots roots;
     std::string worker_program;
     std::string inspect_program;
+    std::unique_ptr<store::ReaderPool> readers;
     std::string webhook_key;  // empty = no webhooks
   };
   static absl::StatusOr<Foundation> Prepare(FileSystem& fs, const LorsadOptions& options);
@@ -82,8 +85,9 @@ class Lorsad {
   Lorsad(const LorsadOptions& options, Foundation foundation);
   absl::Status Listen(const ListenAddress& wanted);
   void Configure(grpc::ServerBuilder& builder) const;
-  void BeginWork();             // 5
-  void SendNotices();           // 5
+  void BeginWork();    // 5
+  void SendNotices();  // 5
+  std::string StreamShortage() const;
   absl::Status ServeMetrics();  // 6
 
   // In the order in which they are needed: each outlives what stands below it.
@@ -99,7 +103,9 @@ class Lorsad {
   LocalProcessLauncher launcher_;
   JobManager jobs_;
   TableAuthorizer authorizer_;
+  OpenStreams streams_;
   const LaneThreads threads_;
+  const std::unique_ptr<store::ReaderPool> readers_;
   const Inspector inspector_;
   SetQuarantine quarantine_;
   SetUploads set_uploads_;

@@ -168,6 +168,24 @@ void CheckWorkerProgram(const LorsadOptions& options, Problems& problems) {
                      "must be HOST:PORT, where workers run by worker_wrapper reach this server");
 }
 
+void CheckBounds(const StreamBounds& bounds, int most, const std::string& field,
+                 Problems& problems) {
+  problems.AddUnless(bounds.in_all >= 1 && bounds.in_all <= most, field,
+                     absl::StrCat("must be 1 to ", most));
+  problems.AddUnless(bounds.per_client >= 1 && bounds.per_client <= most, field + "_per_client",
+                     absl::StrCat("must be 1 to ", most));
+}
+
+void CheckStreams(const ServerLimits& limits, Problems& problems) {
+  CheckBounds(limits.streams.bounds, 1'000'000, "limits.streams", problems);
+  CheckBounds(limits.sequence_streams, 10'000, "limits.sequence_streams", problems);
+  problems.AddUnless(
+      limits.streams.stall >= absl::Seconds(1) && limits.streams.stall <= absl::Hours(24 * 30),
+      "limits.stream_stall_seconds", "must be 1 to 2,592,000");
+  problems.AddUnless(limits.reader_threads >= 1 && limits.reader_threads <= 256,
+                     "limits.reader_threads", "must be 1 to 256");
+}
+
 void CheckLimits(const ServerLimits& limits, Problems& problems) {
   problems.AddUnless(
       limits.receive_message_bytes >= 2 << 20 && limits.receive_message_bytes <= 256 << 20,
@@ -180,8 +198,7 @@ void CheckLimits(const ServerLimits& limits, Problems& problems) {
   problems.AddUnless(
       limits.handshake >= absl::Milliseconds(100) && limits.handshake <= absl::Minutes(10),
       "limits.handshake_seconds", "must be 0.1 to 600");
-  problems.AddUnless(limits.sequence_streams >= 1 && limits.sequence_streams <= 10'000,
-                     "limits.sequence_streams", "must be 1 to 10,000");
+  CheckStreams(limits, problems);
   problems.AddUnless(limits.descriptors == 0 || limits.descriptors >= kMinDescriptors,
                      "limits.descriptors", absl::StrCat("must be 0 or at least ", kMinDescriptors));
 }
@@ -230,6 +247,21 @@ LogOptions LogFrom(const v1::LogConfig& config) {
   return log;
 }
 
+void ReadStreams(const v1::LimitsConfig& config, ServerLimits& limits) {
+  if (config.has_streams()) limits.streams.bounds.in_all = config.streams();
+  if (config.has_streams_per_client()) {
+    limits.streams.bounds.per_client = config.streams_per_client();
+  }
+  if (config.has_stream_stall_seconds()) {
+    limits.streams.stall = absl::Seconds(config.stream_stall_seconds());
+  }
+  if (config.has_sequence_streams()) limits.sequence_streams.in_all = config.sequence_streams();
+  if (config.has_sequence_streams_per_client()) {
+    limits.sequence_streams.per_client = config.sequence_streams_per_client();
+  }
+  if (config.has_reader_threads()) limits.reader_threads = config.reader_threads();
+}
+
 ServerLimits LimitsFrom(const v1::LimitsConfig& config) {
   ServerLimits limits;
   if (config.has_receive_message_bytes()) {
@@ -242,7 +274,7 @@ ServerLimits LimitsFrom(const v1::LimitsConfig& config) {
   if (config.has_handshake_seconds()) {
     limits.handshake = absl::Seconds(config.handshake_seconds());
   }
-  if (config.has_sequence_streams()) limits.sequence_streams = config.sequence_streams();
+  ReadStreams(config, limits);
   if (config.has_descriptors()) limits.descriptors = config.descriptors();
   return limits;
 }

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/file_system.h"
 #include "server/logging.h"
+#include "server/rpc/open_streams.h"
 
 namespace lorsa::server {
 
@@ -25,7 +26,9 @@ struct ServerLimits {
   int64_t metadata_bytes = 16 << 10;
   int streams_per_connection = 1000;
   absl::Duration handshake = absl::Seconds(10);
-  int sequence_streams = 64;
+  StreamLimits streams;
+  StreamBounds sequence_streams = {.in_all = 64, .per_client = 32, .per_worker = 8};
+  int reader_threads = 16;
   int64_t descriptors = 0;  // 0 = the system's hard limit
 };
 

@@ -172,7 +172,13 @@ TEST_F(LorsadOptionsTest, TheSampleIsWhole) {
   EXPECT_EQ(options->limits.metadata_bytes, defaults.limits.metadata_bytes);
   EXPECT_EQ(options->limits.streams_per_connection, defaults.limits.streams_per_connection);
   EXPECT_EQ(options->limits.handshake, defaults.limits.handshake);
-  EXPECT_EQ(options->limits.sequence_streams, defaults.limits.sequence_streams);
+  EXPECT_EQ(options->limits.sequence_streams.in_all, defaults.limits.sequence_streams.in_all);
+  EXPECT_EQ(options->limits.sequence_streams.per_client,
+            defaults.limits.sequence_streams.per_client);
+  EXPECT_EQ(options->limits.streams.bounds.in_all, defaults.limits.streams.bounds.in_all);
+  EXPECT_EQ(options->limits.streams.bounds.per_client, defaults.limits.streams.bounds.per_client);
+  EXPECT_EQ(options->limits.streams.stall, defaults.limits.streams.stall);
+  EXPECT_EQ(options->limits.reader_threads, defaults.limits.reader_threads);
   EXPECT_EQ(options->limits.descriptors, defaults.limits.descriptors);
   EXPECT_EQ(options->webhooks.secret_file, defaults.webhooks.secret_file);
   EXPECT_EQ(options->webhooks.timeout, defaults.webhooks.timeout);

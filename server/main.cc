@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/exception_wall.h"
 #include "base/file_system.h"
 #include "base/folder_lock.h"
 #include "base/status_macros.h"
@@ -32,8 +33,8 @@ int Fail(const absl::Status& status) {
   return EXIT_FAILURE;
 }
 
-// Streams come with threads of their own. With an arena of malloc for each, what one stream freed
-// would be of no use to the next: memory would grow to twice its size over some thousand requests
+// Many threads serve streams. With an arena of malloc for each thread, what one stream freed would
+// be of no use to the next: memory would grow to twice its size over some thousand requests
 // (bench/memory.sh).
 constexpr int kMallocArenas = 2;
 
@@ -98,7 +99,7 @@ int Restore(FileSystem& fs, const LorsadCommand& command) {
   return EXIT_SUCCESS;
 }
 
-int Run(FileSystem& fs, const LorsadCommand& command) {
+int Dispatch(FileSystem& fs, const LorsadCommand& command) {
   switch (command.verb) {
     case Verb::kServe:
       return Serve(command.options);
@@ -111,6 +112,13 @@ int Run(FileSystem& fs, const LorsadCommand& command) {
       return Restore(fs, command);
   }
   return EXIT_FAILURE;
+}
+
+// The system may refuse threads and memory before there is anybody to tell by a status.
+int Run(FileSystem& fs, const LorsadCommand& command) {
+  const absl::StatusOr<int> code =
+      CatchExceptions([&]() -> absl::StatusOr<int> { return Dispatch(fs, command); });
+  return code.ok() ? *code : Fail(code.status());
 }
 
 }  // namespace

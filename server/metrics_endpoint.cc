@@ -3,6 +3,7 @@
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 #include <prometheus/metric_family.h>
+#include <spdlog/spdlog.h>
 
 #include <exception>
 #include <filesystem>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/exception_wall.h"
 #include "base/memory_use.h"
 #include "base/status_macros.h"
 #include "server/jobs/job_state.h"
@@ -48,11 +50,15 @@ class ServerMetrics final : public prometheus::Collectable {
 
   std::vector<prometheus::MetricFamily> Collect() const override {
     std::vector<prometheus::MetricFamily> families;
-    AddJobs(families);
-    AddProgress(families);
-    AddData(families);
-    AddConditions(families);
-    AddProcess(families);
+    const absl::Status collected = CatchExceptions([&] {
+      AddJobs(families);
+      AddProgress(families);
+      AddData(families);
+      AddConditions(families);
+      AddProcess(families);
+      return absl::OkStatus();
+    });
+    if (!collected.ok()) spdlog::error("event=metrics_failed error=\"{}\"", collected.ToString());
     return families;
   }
 
@@ -104,8 +110,8 @@ class ServerMetrics final : public prometheus::Collectable {
 
   void AddConditions(Families& families) const {
     Family family("lorsa_condition", "1 while something is wrong, by its reason.");
-    for (const char* reason :
-         {kRecovering, kDraining, kDiskReserve, kCatalogUnreadable, kDamagedData}) {
+    for (const char* reason : {kRecovering, kDraining, kDiskReserve, kCatalogUnreadable,
+                               kDamagedData, kTooManyStreams}) {
       family.Add(env_.conditions.Holds(reason) ? 1 : 0, "reason", reason);
     }
     families.push_back(std::move(family).Take());

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/exception_wall.h"
 #include "base/status_macros.h"
 
 namespace lorsa::server {
@@ -76,7 +77,7 @@ absl::Status CatalogWriter::RunGroup(const std::vector<Pending*>& group) {
 absl::Status CatalogWriter::RunUnderSavepoint(Pending& pending) {
   LORSA_RETURN_IF_ERROR(connection_->Execute("SAVEPOINT one_write"));
   WriteTransaction transaction(*connection_);
-  pending.result = pending.write(transaction);
+  pending.result = CatchExceptions([&] { return pending.write(transaction); });
   // A full disk makes SQLite roll the whole transaction back.
   if (!connection_->in_transaction()) return pending.result;
   return connection_->Execute(pending.result.ok() ? "RELEASE one_write"

@@ -1,5 +1,9 @@
 #include "server/jobs/periodic_thread.h"
 
+#include <spdlog/spdlog.h>
+
+#include "base/exception_wall.h"
+
 namespace lorsa::server {
 
 void PeriodicThread::Start() {
@@ -8,7 +12,12 @@ void PeriodicThread::Start() {
 
 void PeriodicThread::Run() {
   while (true) {
-    const bool more = work_();
+    bool more = false;
+    const absl::Status worked = CatchExceptions([&] {
+      more = work_();
+      return absl::OkStatus();
+    });
+    if (!worked.ok()) spdlog::error("event=work_failed error=\"{}\"", worked.ToString());
     absl::MutexLock lock(&mu_);
     const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return stopping_ || poked_; };
     if (!more) mu_.AwaitWithTimeout(absl::Condition(&due), interval_);

@@ -54,7 +54,11 @@ constexpr MethodRule kRules[] = {
     {"lorsa.v1.WorkerService.UploadStagedFile", Access::kWorker},
 };
 
+constexpr char kTokenHeader[] = "authorization";
 constexpr size_t kMaxTokenBytes = 256;
+
+// "ipv4:127.0.0.1:4242" without its port.
+std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
 
 }  // namespace
 
@@ -69,13 +73,18 @@ absl::StatusOr<Caller> TableAuthorizer::Authorize(
         absl::PermissionDeniedError(absl::StrCat("no rule lets anybody call ", method)), "NO_RULE",
         {{"method", std::string(method)}});
   }
-  if (rule->access == Access::kWorker) return AuthorizeWorker(context);
-  return Caller{};
+  Caller caller{.host = HostOf(context.peer())};
+  const bool workers_alone = rule->access == Access::kWorker;
+  if (!workers_alone && context.client_metadata().count(kTokenHeader) == 0) return caller;
+  absl::StatusOr<AttemptKey> worker = WorkerOf(context);
+  if (!worker.ok() && workers_alone) return std::move(worker).status();
+  if (worker.ok()) caller.worker = *std::move(worker);
+  return caller;
 }
 
-absl::StatusOr<Caller> TableAuthorizer::AuthorizeWorker(
+absl::StatusOr<AttemptKey> TableAuthorizer::WorkerOf(
     const grpc::CallbackServerContext& context) const {
-  const auto header = context.client_metadata().find("authorization");
+  const auto header = context.client_metadata().find(kTokenHeader);
   absl::string_view token;
   if (header != context.client_metadata().end()) {
     token = absl::string_view(header->second.data(), header->second.size());
@@ -86,9 +95,7 @@ absl::StatusOr<Caller> TableAuthorizer::AuthorizeWorker(
                           "'authorization: Bearer TOKEN'"),
                       "WORKER_TOKEN_MISSING");
   }
-  absl::StatusOr<AttemptKey> worker = tokens_.VerifyWorkerToken(token);
-  if (!worker.ok()) return std::move(worker).status();
-  return Caller{.worker = *std::move(worker)};
+  return tokens_.VerifyWorkerToken(token);
 }
 
 }  // namespace lorsa::server

@@ -7,6 +7,7 @@
 #include <grpcpp/server_context.h>
 
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -39,7 +40,9 @@ class WorkerTokenVerifier {
 
 // Whoever is calling.
 struct Caller {
-  std::optional<AttemptKey> worker;  // set for methods with Access::kWorker
+  std::string host;  // address without the port
+  // Set for methods with Access::kWorker; for others if a worker sent its token.
+  std::optional<AttemptKey> worker;
 };
 
 // Thread-safe.
@@ -63,7 +66,7 @@ class TableAuthorizer final : public Authorizer {
                                    const grpc::CallbackServerContext& context) const override;
 
  private:
-  absl::StatusOr<Caller> AuthorizeWorker(const grpc::CallbackServerContext& context) const;
+  absl::StatusOr<AttemptKey> WorkerOf(const grpc::CallbackServerContext& context) const;
 
   absl::Span<const MethodRule> rules_;
   WorkerTokenVerifier& tokens_;

@@ -11,16 +11,16 @@ constexpr int kFileThreads = 8;  // They mostly wait for the disk.
 
 }  // namespace
 
-LaneThreads::LaneThreads(const Authorizer& authorizer)
+LaneThreads::LaneThreads(const Authorizer& authorizer, OpenStreams& streams)
     : reads_(kReadThreads),
       writes_(kWriteThreads),
       workers_(kWorkerThreads),
       data_(kDataThreads),
       files_(kFileThreads),
-      lanes_{.reads = {reads_, authorizer},
-             .writes = {writes_, authorizer},
-             .workers = {workers_, authorizer},
-             .data = {data_, authorizer},
-             .files = {files_, authorizer}} {}
+      lanes_{.reads = {reads_, authorizer, streams},
+             .writes = {writes_, authorizer, streams},
+             .workers = {workers_, authorizer, streams},
+             .data = {data_, authorizer, streams},
+             .files = {files_, authorizer, streams}} {}
 
 }  // namespace lorsa::server

@@ -19,8 +19,9 @@ struct CallLanes {
 // The threads of all lanes.
 class LaneThreads {
  public:
-  // `authorizer` outlives this. std::system_error if the system has too few threads left.
-  explicit LaneThreads(const Authorizer& authorizer);
+  // `authorizer` and `streams` outlive this. std::system_error if the system has too few threads
+  // left.
+  LaneThreads(const Authorizer& authorizer, OpenStreams& streams);
 
   // Valid as long as this lives.
   const CallLanes& lanes() const { return lanes_; }

@@ -13,13 +13,15 @@
 #include "google/protobuf/message_lite.h"
 #include "server/rpc/authorization.h"
 #include "server/rpc/executor.h"
+#include "server/rpc/open_streams.h"
 
 namespace lorsa::server {
 
-// Both outlive the gRPC server. Copied freely.
+// All outlive the gRPC server. Copied freely.
 struct CallRuntime {
   Executor& executor;
   const Authorizer& authorizer;
+  OpenStreams& streams;
 };
 
 inline size_t RequestBytes(const google::protobuf::MessageLite& request) {

@@ -10,6 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "lorsa/v1/metric_service.grpc.pb.h"
 #include "lorsa/v1/server_info_service.grpc.pb.h"
 #include "lorsa/v1/worker_service.grpc.pb.h"
@@ -46,11 +48,14 @@ class InfoService final : public v1::ServerInfoService::CallbackService {
 class StreamService final : public v1::MetricService::CallbackService {
  public:
   CallRuntime* runtime;
+  Executor* pulling = nullptr;  // null: the runtime's
   SourceOpener<v1::StreamMetricsResponse> open;
 
   grpc::ServerWriteReactor<v1::StreamMetricsResponse>* StreamMetrics(
       grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) override {
-    return ServeStream<v1::StreamMetricsResponse>(*runtime, kStream, context, request, open);
+    return ServeStream<v1::StreamMetricsResponse>(*runtime, kStream, context, request,
+                                                  pulling == nullptr ? runtime->executor : *pulling,
+                                                  open);
   }
 };
 
@@ -64,6 +69,17 @@ class SessionService final : public v1::WorkerService::CallbackService {
     return ServeBidi<v1::WorkerMessage, v1::ServerMessage>(*runtime, kBidi, context, open);
   }
 };
+
+// False if `condition` does not come true within a minute.
+template <typename Condition>
+bool ComesTrue(Condition condition) {
+  const absl::Time end = absl::Now() + absl::Minutes(1);
+  while (!condition()) {
+    if (absl::Now() > end) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return true;
+}
 
 class Calls : public testing::Test {
  protected:
@@ -90,7 +106,8 @@ class Calls : public testing::Test {
   absl::Span<const MethodRule> rules_ = MethodRules();
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(2);
   std::unique_ptr<TableAuthorizer> authorizer_ = std::make_unique<TableAuthorizer>(rules_, tokens_);
-  CallRuntime runtime_{*executor_, *authorizer_};
+  OpenStreams streams_{StreamLimits{}};
+  CallRuntime runtime_{*executor_, *authorizer_, streams_};
   InfoService info_;
   StreamService stream_;
   SessionService session_;

@@ -1,5 +1,5 @@
 // The reactor of client-streaming methods: messages from the client are handled one after the other
-// on the executor, the next one being read only then, which is the back-pressure; one answer ends
+// on an executor, the next one being read only then, which is the back-pressure; one answer ends
 // the call.
 #ifndef LORSA_SERVER_RPC_CLIENT_STREAM_H_
 #define LORSA_SERVER_RPC_CLIENT_STREAM_H_
@@ -17,13 +17,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/exception_wall.h"
+#include "base/status_macros.h"
 #include "server/rpc/call_runtime.h"
 #include "server/rpc/errors.h"
 
 namespace lorsa::server {
 
-// What is done with the messages of one call. All methods run on the executor, one at a time; it is
-// destroyed there too, before the call ends.
+// What is done with the messages of one call. All methods run on an executor, one at a time; it is
+// destroyed there too, before the call ends. The first message and the end may take minutes.
 template <typename Request, typename Response>
 class StreamSink {
  public:
@@ -46,9 +47,10 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
                            public std::enable_shared_from_this<ClientStream<Request, Response>> {
  public:
   ClientStream(const CallRuntime& runtime, absl::string_view method,
-               grpc::CallbackServerContext* context, Response* response,
+               grpc::CallbackServerContext* context, Response* response, Executor& long_work,
                SinkOpener<Request, Response> open)
       : runtime_(runtime),
+        long_work_(long_work),
         method_(method),
         context_(context),
         caller_(context->peer()),
@@ -64,11 +66,10 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
 
   // After the last message, and when the client vanished.
   void OnReadDone(bool ok) override {
-    if (ok) {
-      Schedule([](ClientStream& stream) { stream.Handle(); });
-    } else {
-      Schedule([](ClientStream& stream) { stream.End(); });
-    }
+    stream_->ClientActed();
+    if (!ok) return Schedule(long_work_, [](ClientStream& stream) { stream.End(); });
+    Schedule(std::exchange(begun_, true) ? runtime_.executor : long_work_,
+             [](ClientStream& stream) { stream.Handle(); });
   }
 
   void OnCancel() override {
@@ -80,23 +81,25 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
 
  private:
   template <typename Step>
-  void Schedule(Step step) {
-    runtime_.executor.Schedule([stream = this->shared_from_this(), step] { step(*stream); },
-                               caller_);
+  void Schedule(Executor& executor, Step step) {
+    executor.Schedule([stream = this->shared_from_this(), step] { step(*stream); }, caller_);
   }
 
   void Open() {
     const absl::Status status = CatchExceptions([this] { return OpenSink(); });
     if (!status.ok()) return Finish(status);
+    Read();
+  }
+
+  void Read() {
+    stream_->AwaitClient();
     this->StartRead(&message_);
   }
 
   absl::Status OpenSink() {
-    absl::StatusOr<Caller> caller = AuthorizeCall(runtime_, method_, *context_);
-    if (!caller.ok()) return std::move(caller).status();
-    auto sink = open_(*caller);
-    if (!sink.ok()) return std::move(sink).status();
-    sink_ = *std::move(sink);
+    LORSA_ASSIGN_OR_RETURN(const Caller caller, AuthorizeCall(runtime_, method_, *context_));
+    LORSA_ASSIGN_OR_RETURN(stream_, runtime_.streams.Open(caller, *context_));
+    LORSA_ASSIGN_OR_RETURN(sink_, open_(caller));
     return absl::OkStatus();
   }
 
@@ -118,10 +121,12 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   void Finish(const absl::Status& status) {
     sink_.reset();
     open_ = nullptr;
+    stream_.reset();
     grpc::ServerReadReactor<Request>::Finish(ToGrpcStatus(status));
   }
 
   const CallRuntime runtime_;
+  Executor& long_work_;
   const absl::string_view method_;
   grpc::CallbackServerContext* const context_;
   const std::string caller_;
@@ -129,21 +134,24 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   Response* const response_;
   SinkOpener<Request, Response> open_;
   std::unique_ptr<StreamSink<Request, Response>> sink_;
+  std::unique_ptr<OpenStreams::Stream> stream_;
+  bool begun_ = false;  // the first message has come
   Request message_;
   std::atomic<bool> cancelled_ = false;
   std::shared_ptr<ClientStream> self_;
 };
 
 // A client-streaming RPC: `open(caller)` is called on the executor once the caller is authorised,
-// and returns what handles the messages. `method` is a literal.
+// and returns what handles the messages. The first message and the end are handled on `long_work`,
+// which outlives the gRPC server. `method` is a literal.
 template <typename Request, typename Response>
 grpc::ServerReadReactor<Request>* ServeClientStream(const CallRuntime& runtime,
                                                     absl::string_view method,
                                                     grpc::CallbackServerContext* context,
-                                                    Response* response,
+                                                    Response* response, Executor& long_work,
                                                     SinkOpener<Request, Response> open) {
-  auto stream = std::make_shared<ClientStream<Request, Response>>(runtime, method, context,
-                                                                  response, std::move(open));
+  auto stream = std::make_shared<ClientStream<Request, Response>>(
+      runtime, method, context, response, long_work, std::move(open));
   stream->Start();
   return stream.get();
 }

@@ -41,12 +41,13 @@ class Adder final : public StreamSink<v1::UploadShardRequest, v1::UploadedFile> 
 class UploadService final : public v1::ActivationService::CallbackService {
  public:
   CallRuntime* runtime = nullptr;
+  Executor* long_work = nullptr;
   SinkOpener<v1::UploadShardRequest, v1::UploadedFile> open;
 
   grpc::ServerReadReactor<v1::UploadShardRequest>* UploadShard(
       grpc::CallbackServerContext* context, v1::UploadedFile* response) override {
     return ServeClientStream<v1::UploadShardRequest, v1::UploadedFile>(*runtime, kMethod, context,
-                                                                       response, open);
+                                                                       response, *long_work, open);
   }
 };
 
@@ -54,8 +55,9 @@ class ClientStreams : public testing::Test {
  protected:
   void StartServer(absl::Span<const MethodRule> rules = MethodRules()) {
     authorizer_ = std::make_unique<TableAuthorizer>(rules, tokens_);
-    runtime_ = std::make_unique<CallRuntime>(CallRuntime{*executor_, *authorizer_});
+    runtime_ = std::make_unique<CallRuntime>(CallRuntime{*executor_, *authorizer_, streams_});
     service_.runtime = runtime_.get();
+    service_.long_work = long_work_.get();
     if (service_.open == nullptr) {
       service_.open = [this](const Caller&) { return std::make_unique<Adder>(alive_); };
     }
@@ -64,8 +66,11 @@ class ClientStreams : public testing::Test {
     server_ = builder.BuildAndStart();
     stub_ = v1::ActivationService::NewStub(server_->InProcessChannel({}));
   }
-  void TearDown() override {
+  void TearDown() override { StopServer(); }
+
+  void StopServer() {
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+    long_work_.reset();
     executor_.reset();
     EXPECT_EQ(alive_, 0);
   }
@@ -79,7 +84,9 @@ class ClientStreams : public testing::Test {
   std::atomic<int> alive_ = 0;
   FakeTokens tokens_;
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(2);
+  std::unique_ptr<Executor> long_work_ = std::make_unique<Executor>(1);
   std::unique_ptr<TableAuthorizer> authorizer_;
+  OpenStreams streams_{StreamLimits{}};
   std::unique_ptr<CallRuntime> runtime_;
   UploadService service_;
   std::unique_ptr<grpc::Server> server_;
@@ -95,6 +102,20 @@ TEST_F(ClientStreams, HandleEveryMessageThenAnswer) {
   writer->WritesDone();
   EXPECT_TRUE(writer->Finish().ok());
   EXPECT_EQ(response.received_bytes(), 200'000);
+}
+
+TEST_F(ClientStreams, AreEndedWhenTheirClientSendsNothing) {
+  OpenStreams streams({.stall = absl::Milliseconds(200)});
+  StartServer();
+  CallRuntime runtime{*executor_, *authorizer_, streams};
+  service_.runtime = &runtime;
+  grpc::ClientContext context;
+  v1::UploadedFile response;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+  auto writer = stub_->UploadShard(&context, &response);
+  ASSERT_TRUE(writer->Write(Piece("x")));
+  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  StopServer();
 }
 
 TEST_F(ClientStreams, AnErrorEndsTheCallBeforeTheRestIsSent) {

@@ -34,23 +34,22 @@ enum class Pulled {
   kEnd,      // no more; the stream ends with OK
 };
 
-// Where the messages of one call come from. Next runs on the executor, one call at a time; the next
+// Where the messages of one call come from. Next runs on an executor, one call at a time; the next
 // one only after the message before was handed to the transport, which is the back-pressure. The
-// source is destroyed on the executor, before the call ends.
+// source is destroyed on an executor, before the call ends, which stops the work done for it.
 template <typename Response>
 class StreamSource {
  public:
   virtual ~StreamSource() = default;
+  // Never waits for something to happen: returns kNothing and calls the waker when it has.
   // `message` holds what the previous call left in it. An error ends the stream with it.
   virtual absl::StatusOr<Pulled> Next(Response& message) = 0;
-  // The client is gone: makes a blocked or later Next return soon. Any thread; must not block.
-  virtual void Cancel() {}
 };
 
 template <typename Response>
 using OpenedSource = absl::StatusOr<std::unique_ptr<StreamSource<Response>>>;
 template <typename Response>
-using SourceOpener = std::function<OpenedSource<Response>(Waker waker)>;
+using SourceOpener = std::function<OpenedSource<Response>(const Caller& caller, Waker waker)>;
 
 // One call. At any moment it is pulling (a task is queued or running), writing, idle (the source
 // had nothing), or done; only the pulling task calls StartWrite and Finish, so those need no lock.
@@ -60,9 +59,9 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
                            public std::enable_shared_from_this<ServerStream<Response>> {
  public:
   ServerStream(const CallRuntime& runtime, absl::string_view method,
-               grpc::CallbackServerContext* context,
-               std::function<OpenedSource<Response>(const Caller&, Waker)> open)
+               grpc::CallbackServerContext* context, Executor& pulling, SourceOpener<Response> open)
       : runtime_(runtime),
+        pulling_(pulling),
         method_(method),
         context_(context),
         caller_(context->peer()),
@@ -76,6 +75,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   }
 
   void OnWriteDone(bool ok) override {
+    stream_->ClientActed();
     {
       absl::MutexLock lock(&mutex_);
       if (!ok) cancelled_ = true;
@@ -86,17 +86,13 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
 
   void OnCancel() override {
     if (runtime_.executor.Withdraw(ticket_)) return End(Cancelled());
-    std::shared_ptr<StreamSource<Response>> source;
-    bool was_idle;
     {
       absl::MutexLock lock(&mutex_);
       cancelled_ = true;
-      source = source_;
-      was_idle = state_ == State::kIdle;
-      if (was_idle) state_ = State::kPulling;
+      if (state_ != State::kIdle) return;
+      state_ = State::kPulling;
     }
-    if (source != nullptr) source->Cancel();
-    if (was_idle) SchedulePull();
+    SchedulePull();
   }
 
   void OnDone() override { self_.reset(); }
@@ -105,7 +101,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   enum class State { kPulling, kWriting, kIdle, kDone };
 
   void SchedulePull() {
-    runtime_.executor.Schedule([stream = this->shared_from_this()] { stream->Pull(); }, caller_);
+    pulling_.Schedule([stream = this->shared_from_this()] { stream->Pull(); }, caller_);
   }
 
   void Wake() {
@@ -131,6 +127,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
         return End(absl::OkStatus());
       case Pulled::kMessage:
         SetState(State::kWriting);
+        stream_->AwaitClient();
         return this->StartWrite(&message_);
       case Pulled::kNothing:
         if (!TurnIdle()) SchedulePull();
@@ -143,29 +140,27 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
     return source_->Next(message_);
   }
 
-  // The source is made on the executor too, since opening reads requests, catalog and files.
+  // The source is made on an executor too, since opening reads requests, catalog and files.
   absl::Status OpenIfNeeded() {
     if (open_ == nullptr) return absl::OkStatus();
-    absl::StatusOr<Caller> caller = AuthorizeCall(runtime_, method_, *context_);
-    if (!caller.ok()) return std::move(caller).status();
-    auto source = open_(*caller, [weak = this->weak_from_this()] {
-      if (auto stream = weak.lock()) stream->Wake();
-    });
+    LORSA_ASSIGN_OR_RETURN(const Caller caller, AuthorizeCall(runtime_, method_, *context_));
+    LORSA_ASSIGN_OR_RETURN(stream_, runtime_.streams.Open(caller, *context_));
+    LORSA_ASSIGN_OR_RETURN(source_, open_(caller, MakeWaker()));
     open_ = nullptr;
-    if (!source.ok()) return std::move(source).status();
-    absl::MutexLock lock(&mutex_);
-    source_ = *std::move(source);
     return absl::OkStatus();
   }
 
+  Waker MakeWaker() {
+    return [weak = this->weak_from_this()] {
+      if (auto stream = weak.lock()) stream->Wake();
+    };
+  }
+
   void End(const absl::Status& status) {
-    std::shared_ptr<StreamSource<Response>> source;
-    {
-      absl::MutexLock lock(&mutex_);
-      state_ = State::kDone;
-      source = std::move(source_);
-    }
-    source.reset();
+    SetState(State::kDone);
+    source_.reset();
+    open_ = nullptr;
+    stream_.reset();
     this->Finish(ToGrpcStatus(status));
   }
 
@@ -189,13 +184,16 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
     return true;
   }
 
-  const CallRuntime runtime_;
+  const CallRuntime runtime_;  // of the first step, which opens the source
+  Executor& pulling_;          // of the others
   const absl::string_view method_;
   grpc::CallbackServerContext* const context_;
   const std::string caller_;
   Executor::Ticket ticket_;  // set before gRPC calls OnCancel
-  // Null once called.
-  std::function<OpenedSource<Response>(const Caller&, Waker)> open_;
+  // Of the pulling task; no lock.
+  SourceOpener<Response> open_;  // null once called
+  std::unique_ptr<StreamSource<Response>> source_;
+  std::unique_ptr<OpenStreams::Stream> stream_;
   std::shared_ptr<ServerStream> self_;
   Response message_;
 
@@ -203,36 +201,33 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   State state_ ABSL_GUARDED_BY(mutex_) = State::kPulling;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
-  // Set and cleared by the pulling task under the lock; that task reads it without.
-  std::shared_ptr<StreamSource<Response>> source_;
 };
 
-// A server-streaming RPC: `open(waker)` is called on the executor once the caller is authorised; it
-// checks the request and returns the source, or the error that ends the call. `method` is a
+// A server-streaming RPC: `open(caller, waker)` is called on the executor of `runtime` once the
+// caller is authorised; it checks the request and returns the source, or the error that ends the
+// call. The source is then asked on `pulling`, which outlives the gRPC server. `method` is a
 // literal.
+template <typename Response, typename Request>
+grpc::ServerWriteReactor<Response>* ServeStream(const CallRuntime& runtime,
+                                                absl::string_view method,
+                                                grpc::CallbackServerContext* context,
+                                                const Request* request, Executor& pulling,
+                                                SourceOpener<Response> open) {
+  auto stream =
+      std::make_shared<ServerStream<Response>>(runtime, method, context, pulling, std::move(open));
+  stream->Start(RequestBytes(*request));
+  return stream.get();
+}
+
+// The same, all on the executor of `runtime`.
 template <typename Response, typename Request>
 grpc::ServerWriteReactor<Response>* ServeStream(const CallRuntime& runtime,
                                                 absl::string_view method,
                                                 grpc::CallbackServerContext* context,
                                                 const Request* request,
                                                 SourceOpener<Response> open) {
-  auto stream = std::make_shared<ServerStream<Response>>(
-      runtime, method, context,
-      [open = std::move(open)](const Caller&, Waker waker) { return open(std::move(waker)); });
-  stream->Start(RequestBytes(*request));
-  return stream.get();
-}
-
-// The same for methods that only workers may call: `open(attempt)`.
-template <typename Response, typename Request>
-grpc::ServerWriteReactor<Response>* ServeWorkerStream(
-    const CallRuntime& runtime, absl::string_view method, grpc::CallbackServerContext* context,
-    const Request* request, std::function<OpenedSource<Response>(const AttemptKey&)> open) {
-  auto stream = std::make_shared<ServerStream<Response>>(
-      runtime, method, context,
-      [open = std::move(open)](const Caller& caller, Waker) { return open(*caller.worker); });
-  stream->Start(RequestBytes(*request));
-  return stream.get();
+  return ServeStream<Response>(runtime, method, context, request, runtime.executor,
+                               std::move(open));
 }
 
 }  // namespace lorsa::server

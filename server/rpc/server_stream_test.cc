@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
 #include <string>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -44,7 +46,21 @@ class Counter final : public StreamSource<v1::StreamMetricsResponse> {
 class Streams : public Calls {
  protected:
   SourceOpener<v1::StreamMetricsResponse> CountTo(int end, absl::Status status = {}) {
-    return [=, this](Waker) { return std::make_unique<Counter>(end, status, alive_, produced_); };
+    return [=, this](const Caller&, Waker) {
+      return std::make_unique<Counter>(end, status, alive_, produced_);
+    };
+  }
+
+  // Where flow control is the transport's.
+  void StartOverASocket(CallRuntime& runtime) {
+    stream_.runtime = &runtime;
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&stream_);
+    server_ = builder.BuildAndStart();
+    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                   grpc::InsecureChannelCredentials());
   }
 
   std::atomic<int> alive_ = 0;
@@ -67,7 +83,7 @@ TEST_F(Streams, DeliverEveryMessageInOrderThenTheStatus) {
 }
 
 TEST_F(Streams, AnOpenersErrorEndsTheCall) {
-  stream_.open = [](Waker) { return absl::NotFoundError("no such job"); };
+  stream_.open = [](const Caller&, Waker) { return absl::NotFoundError("no such job"); };
   StartServer();
   grpc::ClientContext context;
   auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&context, {});
@@ -79,15 +95,7 @@ TEST_F(Streams, AnOpenersErrorEndsTheCall) {
 TEST_F(Streams, AClientThatDoesNotReadHoldsTheSourceBack) {
   constexpr int kEnd = 20000;  // 320 MB in all
   stream_.open = CountTo(kEnd);
-  // Over a socket: flow control is the transport's.
-  info_.runtime = stream_.runtime = session_.runtime = &runtime_;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&stream_);
-  server_ = builder.BuildAndStart();
-  channel_ =
-      grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
+  StartOverASocket(runtime_);
   grpc::ClientContext context;
   auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&context, {});
   v1::StreamMetricsResponse response;
@@ -123,7 +131,7 @@ TEST_F(Streams, AnIdleStreamGoesOnWhenItIsWoken) {
   std::atomic<bool> ready = false;
   Waker waker;
   absl::Notification opened;
-  stream_.open = [&](Waker wake) {
+  stream_.open = [&](const Caller&, Waker wake) {
     waker = wake;
     opened.Notify();
     return std::make_unique<Sleeper>(ready);
@@ -155,7 +163,7 @@ TEST_F(Streams, CancellingAnIdleStreamReleasesItsSource) {
    private:
     std::shared_ptr<int> token_;
   };
-  stream_.open = [&](Waker) {
+  stream_.open = [&](const Caller&, Waker) {
     auto token = std::make_shared<int>(1);
     held = token;
     opened.Notify();
@@ -171,31 +179,144 @@ TEST_F(Streams, CancellingAnIdleStreamReleasesItsSource) {
   EXPECT_TRUE(held.expired());
 }
 
-// Next blocks until it is cancelled.
-class Blocker final : public StreamSource<v1::StreamMetricsResponse> {
- public:
-  explicit Blocker(absl::Notification& entered) : entered_(entered) {}
-  absl::StatusOr<Pulled> Next(v1::StreamMetricsResponse&) override {
-    entered_.Notify();
-    cancelled_.WaitForNotification();
-    return absl::CancelledError("stopped");
-  }
-  void Cancel() override { cancelled_.Notify(); }
-
- private:
-  absl::Notification& entered_;
-  absl::Notification cancelled_;
-};
-
-TEST_F(Streams, CancellationReachesASourceThatBlocks) {
-  absl::Notification entered;
-  stream_.open = [&](Waker) { return std::make_unique<Blocker>(entered); };
+// Opening may wait for a disk, which must not hold up streams that are open.
+TEST_F(Streams, PullOnAnExecutorOfTheirOwn) {
+  absl::Notification open_others;
+  Executor pulling(1);
+  stream_.pulling = &pulling;
+  std::atomic<int> opened = 0;
+  stream_.open = [&](const Caller&, Waker) {
+    if (opened++ > 0) open_others.WaitForNotification();
+    return std::make_unique<Counter>(1000, absl::OkStatus(), alive_, produced_);
+  };
   StartServer();
+  auto stub = v1::MetricService::NewStub(channel_);
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::StreamMetricsResponse>>> streams;
+  const auto begin = [&] {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    streams.push_back(stub->StreamMetrics(contexts.back().get(), {}));
+  };
+  begin();
+  v1::StreamMetricsResponse response;
+  ASSERT_TRUE(streams[0]->Read(&response));
+  for (int i = 0; i < 4; ++i) begin();
+  while (streams[0]->Read(&response)) {
+  }
+  EXPECT_TRUE(streams[0]->Finish().ok());
+  EXPECT_EQ(produced_, 1000);
+  open_others.Notify();
+  for (size_t i = 1; i < streams.size(); ++i) {
+    while (streams[i]->Read(&response)) {
+    }
+    EXPECT_TRUE(streams[i]->Finish().ok());
+  }
+  StopServer();
+}
+
+TEST_F(Streams, AnExceptionOfASourceEndsTheCallAlone) {
+  stream_.open = [](const Caller&, Waker) -> OpenedSource<v1::StreamMetricsResponse> {
+    throw std::bad_alloc();
+  };
+  StartServer();
+  for (int i = 0; i < 2; ++i) {
+    grpc::ClientContext context;
+    auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&context, {});
+    v1::StreamMetricsResponse response;
+    EXPECT_FALSE(stream->Read(&response));
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
+}
+
+// How many streams of clients, none of which is read, are served before one is refused.
+int StreamsServed(v1::MetricService::Stub& stub, int tries, grpc::Status& refusal,
+                  const std::string& token = "") {
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::StreamMetricsResponse>>> streams;
+  for (int i = 0; i < tries; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    if (!token.empty()) contexts.back()->AddMetadata("authorization", "Bearer " + token);
+    auto stream = stub.StreamMetrics(contexts.back().get(), {});
+    v1::StreamMetricsResponse response;
+    if (!stream->Read(&response)) {
+      refusal = stream->Finish();
+      return i;
+    }
+    streams.push_back(std::move(stream));
+  }
+  return tries;
+}
+
+TEST_F(Streams, AreBoundedForClientsAndForEachWorkerApart) {
+  OpenStreams streams({.bounds = {.in_all = 3, .per_client = 3, .per_worker = 2}});
+  CallRuntime runtime{*executor_, *authorizer_, streams};
+  stream_.open = CountTo(1 << 20);
+  StartOverASocket(runtime);
+  EXPECT_EQ(streams.Shortage(), "");
+  const auto stub = v1::MetricService::NewStub(channel_);
+  grpc::Status refusal;
+  for (int i = 0; i < 2; ++i) {  // What ended gives its slots back.
+    EXPECT_EQ(StreamsServed(*stub, 10, refusal), 3);
+    EXPECT_EQ(refusal.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    ASSERT_TRUE(ComesTrue([&] { return alive_ == 0; }));
+  }
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::StreamMetricsResponse>>> held;
+  for (int i = 0; i < 3; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    held.push_back(stub->StreamMetrics(contexts.back().get(), {}));
+    held.back()->WaitForInitialMetadata();
+  }
+  EXPECT_NE(streams.Shortage(), "");
+  EXPECT_EQ(StreamsServed(*stub, 10, refusal, "good"), 2);
+  for (auto& context : contexts) context->TryCancel();
+  for (auto& stream : held) stream->Finish();
+  StopServer();
+}
+
+TEST_F(Streams, AreEndedWhenTheirClientTakesNothing) {
+  OpenStreams streams({.stall = absl::Milliseconds(200)});
+  CallRuntime runtime{*executor_, *authorizer_, streams};
+  stream_.open = CountTo(20000);  // 320 MB: more than the transport takes
+  StartOverASocket(runtime);
   grpc::ClientContext context;
   auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&context, {});
-  entered.WaitForNotification();
-  context.TryCancel();
-  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  v1::StreamMetricsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  ASSERT_TRUE(ComesTrue([&] { return alive_ == 0; }));
+  while (stream->Read(&response)) {
+  }
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_NE(status.error_message().find("idle for 200ms"), std::string::npos)
+      << status.error_message();
+  StopServer();
+}
+
+// A stream that has nothing to say waits for the server, not for its client.
+TEST_F(Streams, WithoutNewsAreNotEnded) {
+  OpenStreams streams({.stall = absl::Milliseconds(20)});
+  CallRuntime runtime{*executor_, *authorizer_, streams};
+  std::atomic<bool> ready = false;
+  Waker waker;
+  absl::Notification opened;
+  stream_.open = [&](const Caller&, Waker wake) {
+    waker = wake;
+    opened.Notify();
+    return std::make_unique<Sleeper>(ready);
+  };
+  StartOverASocket(runtime);
+  grpc::ClientContext context;
+  auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&context, {});
+  opened.WaitForNotification();
+  absl::SleepFor(absl::Milliseconds(200));
+  ready = true;
+  waker();
+  v1::StreamMetricsResponse response;
+  EXPECT_TRUE(stream->Read(&response));
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_TRUE(stream->Finish().ok());
+  StopServer();
 }
 
 TEST_F(Streams, MayBeCancelledAtAnyMoment) {

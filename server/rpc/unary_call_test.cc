@@ -64,13 +64,13 @@ TEST_F(Calls, UnaryErrorsArriveWithTheirDetails) {
 
 TEST_F(Calls, AMethodWithoutARuleIsDeniedBeforeItsHandlerRuns) {
   authorizer_ = std::make_unique<TableAuthorizer>(absl::Span<const MethodRule>(), tokens_);
-  CallRuntime closed{*executor_, *authorizer_};
+  CallRuntime closed{*executor_, *authorizer_, streams_};
   std::atomic<int> calls = 0;
   info_.handler = [&](const auto&, auto&) {
     ++calls;
     return absl::OkStatus();
   };
-  stream_.open = [&](Waker) {
+  stream_.open = [&](const Caller&, Waker) {
     ++calls;
     return absl::InternalError("opened");
   };
@@ -123,7 +123,7 @@ class BusyCalls : public Calls {
  protected:
   BusyCalls() {
     executor_ = std::make_unique<Executor>(1, ExecutorLimits{.calls = 1});
-    busy_ = std::make_unique<CallRuntime>(CallRuntime{*executor_, *authorizer_});
+    busy_ = std::make_unique<CallRuntime>(CallRuntime{*executor_, *authorizer_, streams_});
     info_.handler = [this](const auto&, auto&) {
       ++calls_;
       return absl::OkStatus();

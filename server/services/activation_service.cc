@@ -26,8 +26,9 @@ namespace {
 constexpr size_t kOpenSets = 4;
 // A quarter of the usual soft limit on descriptors, 1,024, in case it could not be raised.
 static_assert(kOpenSets * store::kMaxOpenFilesPerSet <= 256);
-constexpr int64_t kBufferedBytes = 16 << 20;
+constexpr int64_t kBufferedBytes = 8 << 20;
 constexpr int kDefaultReaderThreads = 2;
+constexpr int kUploadThreads = 2;
 
 std::string Rfc3339(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
@@ -81,7 +82,6 @@ class WatchedSequences final : public StreamSource<grpc::ByteBuffer> {
     if (!pulled.ok()) return note_error_(pulled.status());
     return pulled;
   }
-  void Cancel() override { source_.Cancel(); }
 
  private:
   const std::shared_ptr<void> slot_;
@@ -94,16 +94,19 @@ class WatchedSequences final : public StreamSource<grpc::ByteBuffer> {
 ActivationService::ActivationService(ActivationServiceEnvironment environment)
     : env_(std::move(environment)),
       open_sets_(env_.fs, env_.inspector, kOpenSets),
-      sequence_streams_(env_.max_sequence_streams),
+      sequence_streams_("streams of sequences", env_.sequence_streams),
       registrations_(1),
-      verifications_(1) {}
+      verifications_(1),
+      uploads_(kUploadThreads) {}
 
 grpc::ServerWriteReactor<v1::RegisterActivationSetResponse>*
 ActivationService::RegisterActivationSet(grpc::CallbackServerContext* context,
                                          const v1::RegisterActivationSetRequest* request) {
   return ServeStream<v1::RegisterActivationSetResponse>(
       env_.lanes.files, "lorsa.v1.ActivationService.RegisterActivationSet", context, request,
-      [this, request](Waker waker) { return OpenRegistration(*request, std::move(waker)); });
+      [this, request](const Caller&, Waker waker) {
+        return OpenRegistration(*request, std::move(waker));
+      });
 }
 
 grpc::ServerUnaryReactor* ActivationService::GetActivationSet(
@@ -128,21 +131,25 @@ grpc::ServerWriteReactor<v1::VerifyActivationSetResponse>* ActivationService::Ve
     grpc::CallbackServerContext* context, const v1::VerifyActivationSetRequest* request) {
   return ServeStream<v1::VerifyActivationSetResponse>(
       env_.lanes.files, "lorsa.v1.ActivationService.VerifyActivationSet", context, request,
-      [this, request](Waker waker) { return OpenVerification(*request, std::move(waker)); });
+      [this, request](const Caller&, Waker waker) {
+        return OpenVerification(*request, std::move(waker));
+      });
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* ActivationService::StreamSequences(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   return ServeStream<grpc::ByteBuffer>(
-      env_.lanes.data, "lorsa.v1.ActivationService.StreamSequences", context, request,
-      [this, request](const Waker&) { return OpenSequences(*request); });
+      env_.lanes.files, "lorsa.v1.ActivationService.StreamSequences", context, request,
+      env_.lanes.data.executor, [this, request](const Caller& caller, Waker waker) {
+        return OpenSequences(caller, *request, std::move(waker));
+      });
 }
 
 grpc::ServerWriteReactor<v1::FileChunk>* ActivationService::ReadAttentionWeights(
     grpc::CallbackServerContext* context, const v1::ReadAttentionWeightsRequest* request) {
   return ServeStream<v1::FileChunk>(
       env_.lanes.data, "lorsa.v1.ActivationService.ReadAttentionWeights", context, request,
-      [this, request](const Waker&) { return OpenAttentionWeights(*request); });
+      [this, request](const Caller&, const Waker&) { return OpenAttentionWeights(*request); });
 }
 
 ActivationService::Source<v1::RegisterActivationSetResponse> ActivationService::OpenRegistration(
@@ -219,23 +226,17 @@ absl::StatusOr<v1::VerifyActivationSetResponse> ActivationService::Verify(
 }
 
 ActivationService::Source<grpc::ByteBuffer> ActivationService::OpenSequences(
-    const grpc::ByteBuffer& bytes) {
+    const Caller& caller, const grpc::ByteBuffer& bytes, Waker waker) {
   LORSA_ASSIGN_OR_RETURN(const v1::StreamSequencesRequest request, ParseSequencesRequest(bytes));
   LORSA_ASSIGN_OR_RETURN(const store::StreamOptions options, OptionsOf(request));
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered, Find(request.name()));
-  std::shared_ptr<void> slot = sequence_streams_.TryTake();
-  if (slot == nullptr) {
-    return WithReason(absl::ResourceExhaustedError(
-                          absl::StrCat(env_.max_sequence_streams,
-                                       " streams of sequences are open, the most that the "
-                                       "server serves at once: try again later")),
-                      "TOO_MANY_STREAMS");
-  }
+  LORSA_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, sequence_streams_.Take(caller));
   LORSA_RETURN_IF_ERROR(RefuseIfQuarantined(registered));
   auto opened = open_sets_.Get(registered);
   LORSA_RETURN_IF_ERROR(NoteDamage(registered, opened.status()));
   const auto set = *std::move(opened);
-  LORSA_ASSIGN_OR_RETURN(auto stream, store::SequenceStream::Open(set, options));
+  LORSA_ASSIGN_OR_RETURN(auto stream,
+                         store::SequenceStream::Open(set, env_.readers, options, std::move(waker)));
   return std::make_unique<WatchedSequences>(std::move(slot), set->manifest(), std::move(stream),
                                             [this, registered](absl::Status status) {
                                               return NoteDamage(registered, std::move(status));
@@ -326,7 +327,7 @@ absl::Status ActivationService::Delete(const v1::DeleteActivationSetRequest& req
 grpc::ServerReadReactor<v1::UploadShardRequest>* ActivationService::UploadShard(
     grpc::CallbackServerContext* context, v1::UploadedFile* response) {
   return ServeClientStream<v1::UploadShardRequest, v1::UploadedFile>(
-      env_.lanes.data, "lorsa.v1.ActivationService.UploadShard", context, response,
+      env_.lanes.data, "lorsa.v1.ActivationService.UploadShard", context, response, uploads_,
       [this](const Caller&) {
         return std::make_unique<UploadSink<v1::UploadShardRequest>>(
             [this](const v1::UploadShardRequest& first) { return Receive(first.start()); });

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "activation_store/activation_set.h"
+#include "activation_store/reader_pool.h"
 #include "base/file_system.h"
 #include "lorsa/v1/activation_service.grpc.pb.h"
 #include "server/catalog/catalog.h"
@@ -17,11 +18,11 @@
 #include "server/rpc/call_lanes.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/server_stream.h"
+#include "server/rpc/stream_slots.h"
 #include "server/services/activation_roots.h"
 #include "server/services/open_sets.h"
 #include "server/services/set_quarantine.h"
 #include "server/services/set_uploads.h"
-#include "server/services/stream_slots.h"
 
 namespace lorsa::server {
 
@@ -34,8 +35,9 @@ struct ActivationServiceEnvironment {
   SetQuarantine& quarantine;
   SetUploads& uploads;
   const Inspector& inspector;
-  // Open at once; each takes up to 32 MiB and its reader threads.
-  int max_sequence_streams = 64;
+  store::ReaderPool& readers;
+  // Open at once; each takes up to 16 MiB.
+  StreamBounds sequence_streams;
 };
 
 // StreamSequences is a raw method: its messages are written without the generated class (see
@@ -45,6 +47,9 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
  public:
   // All of the environment outlives the service; the service outlives the gRPC server.
   explicit ActivationService(ActivationServiceEnvironment environment);
+
+  // What to tell the operator while clients have all streams of sequences; else empty.
+  std::string StreamShortage() const { return sequence_streams_.Shortage(); }
 
   grpc::ServerWriteReactor<v1::RegisterActivationSetResponse>* RegisterActivationSet(
       grpc::CallbackServerContext* context,
@@ -83,7 +88,8 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
       const v1::RegisterActivationSetRequest& request, Waker waker);
   Source<v1::VerifyActivationSetResponse> OpenVerification(
       const v1::VerifyActivationSetRequest& request, Waker waker);
-  Source<grpc::ByteBuffer> OpenSequences(const grpc::ByteBuffer& request);
+  Source<grpc::ByteBuffer> OpenSequences(const Caller& caller, const grpc::ByteBuffer& request,
+                                         Waker waker);
   Source<v1::FileChunk> OpenAttentionWeights(const v1::ReadAttentionWeightsRequest& request);
 
   // Where the files of a set to be registered lie.
@@ -121,6 +127,7 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
   // not both write its manifest. Last, so that passes end before what they use.
   Executor registrations_;
   Executor verifications_;
+  Executor uploads_;  // whole files are compared with their sha256 here
 };
 
 }  // namespace lorsa::server

@@ -43,7 +43,7 @@ class ActivationServiceTest : public ServicesTest {
     if (service_ != nullptr) Stop();
     executor_ = std::make_unique<Executor>(4);
     service_ = std::make_unique<ActivationService>(
-        ActivationServiceEnvironment{.lanes = OneLane({*executor_, authorizer_}),
+        ActivationServiceEnvironment{.lanes = OneLane({*executor_, authorizer_, streams_}),
                                      .catalog = *catalog_,
                                      .fs = fs_,
                                      .roots = ActivationRoots::Create({Path("sets")}).value(),
@@ -51,7 +51,8 @@ class ActivationServiceTest : public ServicesTest {
                                      .quarantine = quarantine_,
                                      .uploads = uploads_,
                                      .inspector = inspector_,
-                                     .max_sequence_streams = 2});
+                                     .readers = *readers_,
+                                     .sequence_streams = {.in_all = 2}});
     Serve({service_.get()});
     stub_ = v1::ActivationService::NewStub(channel_);
   }

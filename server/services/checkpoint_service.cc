@@ -70,9 +70,9 @@ grpc::ServerUnaryReactor* CheckpointService::UnpinCheckpoint(
 
 grpc::ServerWriteReactor<v1::FileChunk>* CheckpointService::ReadFile(
     grpc::CallbackServerContext* context, const v1::ReadFileRequest* request) {
-  return ServeStream<v1::FileChunk>(env_.lanes.data, "lorsa.v1.CheckpointService.ReadFile", context,
-                                    request,
-                                    [this, request](const Waker&) { return OpenFile(*request); });
+  return ServeStream<v1::FileChunk>(
+      env_.lanes.data, "lorsa.v1.CheckpointService.ReadFile", context, request,
+      [this, request](const Caller&, const Waker&) { return OpenFile(*request); });
 }
 
 grpc::ServerUnaryReactor* CheckpointService::DeleteCheckpoint(
@@ -87,7 +87,9 @@ grpc::ServerWriteReactor<v1::ImportCheckpointResponse>* CheckpointService::Impor
     grpc::CallbackServerContext* context, const v1::ImportCheckpointRequest* request) {
   return ServeStream<v1::ImportCheckpointResponse>(
       env_.lanes.files, "lorsa.v1.CheckpointService.ImportCheckpoint", context, request,
-      [this, request](Waker waker) { return OpenImport(*request, std::move(waker)); });
+      [this, request](const Caller&, Waker waker) {
+        return OpenImport(*request, std::move(waker));
+      });
 }
 
 absl::StatusOr<std::unique_ptr<StreamSource<v1::ImportCheckpointResponse>>>

@@ -296,7 +296,7 @@ TEST_F(CheckpointServiceTest, ReadsRangesOfAFile) {
   const int64_t size = static_cast<int64_t>(weights_.size());
   const Download whole = Read(Request(0, 0));
   EXPECT_TRUE(whole.status.ok());
-  EXPECT_EQ(whole.chunks, 3);
+  EXPECT_EQ(whole.chunks, 9);
   EXPECT_TRUE(whole.data == weights_);
   struct {
     int64_t offset, limit;

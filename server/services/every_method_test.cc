@@ -53,7 +53,8 @@ class EveryMethodTest : public ServicesTest {
                       .now = absl::Now,
                       .quarantine = quarantine_,
                       .uploads = uploads_,
-                      .inspector = inspector_}),
+                      .inspector = inspector_,
+                      .readers = *readers_}),
         checkpoints_({.lanes = OneLane(denied_),
                       .catalog = *catalog_,
                       .fs = fs_,
@@ -99,7 +100,7 @@ class EveryMethodTest : public ServicesTest {
   }
 
   DenyAll deny_;
-  CallRuntime denied_{*executor_, deny_};
+  CallRuntime denied_{*executor_, deny_, streams_};
   JobManager jobs_;
   SetQuarantine quarantine_{*catalog_, inspector_, absl::Now, [](const auto&, const auto&) {}};
   SetUploads uploads_{fs_, folder_, 0};

@@ -12,7 +12,8 @@
 namespace lorsa::server {
 namespace {
 
-constexpr int64_t kChunkBytes = 1 << 20;
+// A download whose client stalls holds a chunk twice: as a message and as its bytes.
+constexpr int64_t kChunkBytes = 256 << 10;
 
 absl::Status Changed(const std::string& path, absl::string_view how) {
   return WithReason(absl::AbortedError(absl::StrCat(path, " ", how,

@@ -25,7 +25,7 @@ struct FileRange {
   int64_t limit = 0;  // bytes; 0 = to the end
 };
 
-// Chunks of 1 MiB; an empty range gives one empty chunk, so that a client always learns size and
+// Chunks of 256 KiB; an empty range gives one empty chunk, so that a client always learns size and
 // sha256. A file that is not the published one any more ends the stream with ABORTED (reason
 // FILE_CHANGED): found by its size at once, and by its sha256 before the last chunk of a read of
 // the whole file. (A client that reads a part compares the sha256 of what it has put together.)

@@ -165,16 +165,18 @@ grpc::ServerUnaryReactor* JobService::CancelSweep(grpc::CallbackServerContext* c
 
 grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
     grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
-  return ServeStream<v1::WatchJobResponse>(
-      env_.lanes.reads, "lorsa.v1.JobService.WatchJob", context, request,
-      [this, request](Waker waker) { return OpenWatch(*request, std::move(waker)); });
+  return ServeStream<v1::WatchJobResponse>(env_.lanes.reads, "lorsa.v1.JobService.WatchJob",
+                                           context, request,
+                                           [this, request](const Caller&, Waker waker) {
+                                             return OpenWatch(*request, std::move(waker));
+                                           });
 }
 
 grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobService::ReadLogs(
     grpc::CallbackServerContext* context, const v1::ReadLogsRequest* request) {
   return ServeStream<v1::ReadLogsResponse>(
       env_.lanes.data, "lorsa.v1.JobService.ReadLogs", context, request,
-      [this, request](Waker waker) { return OpenLogs(*request, std::move(waker)); });
+      [this, request](const Caller&, Waker waker) { return OpenLogs(*request, std::move(waker)); });
 }
 
 absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {

@@ -63,7 +63,7 @@ class JobServicesTest : public JobsTest {
   explicit JobServicesTest(int max_running_jobs = 1)
       : JobsTest(max_running_jobs),
         authorizer_(MethodRules(), manager_->sessions()),
-        threads_(authorizer_),
+        threads_(authorizer_, streams_),
         job_service_(
             {.lanes = threads_.lanes(),
              .jobs = *manager_,
@@ -172,6 +172,7 @@ class JobServicesTest : public JobsTest {
 
   int64_t memory_estimate_ = 0;
   TableAuthorizer authorizer_;
+  OpenStreams streams_{StreamLimits{}};
   LaneThreads threads_;
   JobService job_service_;
   MetricService metric_service_;

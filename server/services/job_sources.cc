@@ -14,7 +14,8 @@ namespace lorsa::server {
 namespace {
 
 constexpr int kEventsPerPage = 100;
-constexpr int kPointsPerMessage = 256;
+// A message that waits for its client takes about 3 KB a point.
+constexpr int kPointsPerMessage = 64;
 
 }  // namespace
 

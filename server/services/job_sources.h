@@ -49,7 +49,7 @@ class WatchSource final : public StreamSource<v1::WatchJobResponse> {
 // Takes all values but those of `names` out of the points; keeps all if there are no names.
 void KeepNamed(const std::vector<std::string>& names, std::vector<v1::MetricPoint>& points);
 
-// Points in the order of their commits, at most 256 a message; the last message carries the final
+// Points in the order of their commits, at most 64 a message; the last message carries the final
 // state.
 class MetricSource final : public StreamSource<v1::StreamMetricsResponse> {
  public:

@@ -53,9 +53,11 @@ absl::Status CheckStream(const v1::StreamMetricsRequest& request) {
 
 grpc::ServerWriteReactor<v1::StreamMetricsResponse>* MetricService::StreamMetrics(
     grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) {
-  return ServeStream<v1::StreamMetricsResponse>(
-      runtime_, "lorsa.v1.MetricService.StreamMetrics", context, request,
-      [this, request](Waker waker) { return OpenStream(*request, std::move(waker)); });
+  return ServeStream<v1::StreamMetricsResponse>(runtime_, "lorsa.v1.MetricService.StreamMetrics",
+                                                context, request,
+                                                [this, request](const Caller&, Waker waker) {
+                                                  return OpenStream(*request, std::move(waker));
+                                                });
 }
 
 grpc::ServerUnaryReactor* MetricService::QueryMetrics(grpc::CallbackServerContext* context,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "base/exception_wall.h"
 #include "server/jobs/checkpoint_files.h"
 
 namespace lorsa::server {
@@ -122,7 +123,13 @@ Scrubber::Scrubber(const ScrubberEnvironment& environment)
         const auto pause =
             absl::ToChronoMilliseconds(std::clamp(environment.interval, kMinPause, kMaxPause));
         while (!stop.stop_requested()) {
-          ScrubOnce(environment, stop);
+          const absl::Status scrubbed = CatchExceptions([&] {
+            ScrubOnce(environment, stop);
+            return absl::OkStatus();
+          });
+          if (!scrubbed.ok()) {
+            spdlog::error("event=scrub_failed error=\"{}\"", scrubbed.ToString());
+          }
           wake.wait_for(lock, stop, pause, [] { return false; });
         }
       }) {}

@@ -21,7 +21,7 @@ using v1::StreamSequencesResponse;
 
 constexpr int64_t kMessageBytes = 1 << 20;
 // Buffers kept for reuse: more than the transport holds at a time, at least one.
-constexpr int64_t kMaxPooledBytes = 16 << 20;
+constexpr int64_t kMaxPooledBytes = 8 << 20;
 
 // Bytes of one sequence's four buffers.
 int64_t SequenceBytes(const store::Manifest& manifest) {
@@ -112,18 +112,19 @@ SequenceMessageSource::SequenceMessageSource(const store::Manifest& manifest,
 
 absl::StatusOr<Pulled> SequenceMessageSource::Next(grpc::ByteBuffer& message) {
   message.Clear();  // The sequences of the last message go back to the pool.
-  const int64_t cursor = stream_->cursor();
-  std::vector<SharedSequence> sequences;
-  while (static_cast<int64_t>(sequences.size()) < sequences_per_message_) {
-    std::shared_ptr<store::Sequence> sequence = pool_->Take();
-    const absl::Status status = stream_->Next(*sequence);
+  while (static_cast<int64_t>(gathered_.size()) < sequences_per_message_) {
+    if (spare_ == nullptr) spare_ = pool_->Take();
+    const absl::StatusOr<bool> read = stream_->TryNext(*spare_);
     // The stream says the same again next time, when what was read before it has been sent.
-    if (!status.ok() && !sequences.empty()) break;
-    if (absl::IsOutOfRange(status)) return Pulled::kEnd;
-    if (!status.ok()) return status;
-    sequences.push_back(std::move(sequence));
+    if (!read.ok() && !gathered_.empty()) break;
+    if (absl::IsOutOfRange(read.status())) return Pulled::kEnd;
+    if (!read.ok()) return read.status();
+    if (!*read) return Pulled::kNothing;
+    gathered_.push_back(std::move(spare_));
   }
-  message = SequencesMessage(cursor, sequences);
+  const int64_t cursor = stream_->cursor() - static_cast<int64_t>(gathered_.size());
+  message = SequencesMessage(cursor, gathered_);
+  gathered_.clear();
   return Pulled::kMessage;
 }
 

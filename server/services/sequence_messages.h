@@ -48,17 +48,18 @@ grpc::ByteBuffer SequencesMessage(int64_t cursor, const std::vector<SharedSequen
 // nothing but the set and the cursor.
 class SequenceMessageSource final : public StreamSource<grpc::ByteBuffer> {
  public:
-  // `manifest` is that of the stream's set.
+  // `manifest` is that of the stream's set. The stream wakes whoever calls Next.
   SequenceMessageSource(const store::Manifest& manifest,
                         std::unique_ptr<store::SequenceStream> stream);
 
   absl::StatusOr<Pulled> Next(grpc::ByteBuffer& message) override;
-  void Cancel() override { stream_->Cancel(); }
 
  private:
   const int64_t sequences_per_message_;
   const std::shared_ptr<SequencePool> pool_;
   const std::unique_ptr<store::SequenceStream> stream_;
+  std::vector<SharedSequence> gathered_;    // of the next message
+  std::shared_ptr<store::Sequence> spare_;  // for the next sequence
 };
 
 }  // namespace lorsa::server

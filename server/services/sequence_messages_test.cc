@@ -8,6 +8,7 @@
 #include <string>
 
 #include "activation_store/test_sets.h"
+#include "base/status_macros.h"
 #include "lorsa/v1/activation_service.pb.h"
 
 namespace lorsa::server {
@@ -98,6 +99,13 @@ class FakeStream final : public store::SequenceStream {
  public:
   FakeStream(store::Manifest set, int64_t end, absl::Status status)
       : set_(std::move(set)), end_(end), status_(std::move(status)) {}
+  // Each sequence is there only when it is asked for again.
+  absl::StatusOr<bool> TryNext(store::Sequence& out) override {
+    asked_ = !asked_;
+    if (asked_) return false;
+    LORSA_RETURN_IF_ERROR(Next(out));
+    return true;
+  }
   absl::Status Next(store::Sequence& out) override {
     if (cursor_ == end_) return status_;
     out = store::TestSequence(set_, cursor_++);
@@ -111,6 +119,7 @@ class FakeStream final : public store::SequenceStream {
   const int64_t end_;
   const absl::Status status_;
   int64_t cursor_ = 0;
+  bool asked_ = false;
 };
 
 // Sequences per message of a source over `sequences`, and the status it ended with.
@@ -124,6 +133,7 @@ std::vector<int> MessageSizes(const store::Manifest& set, int64_t sequences, abs
     const absl::StatusOr<Pulled> pulled = source.Next(message);
     outcome = pulled.status();
     if (!pulled.ok() || *pulled == Pulled::kEnd) return sizes;
+    if (*pulled == Pulled::kNothing) continue;
     StreamSequencesResponse parsed;
     EXPECT_TRUE(parsed.ParseFromString(Bytes(message)));
     EXPECT_EQ(parsed.cursor(), cursor);

@@ -21,6 +21,7 @@ inline constexpr char kDraining[] = "DRAINING";
 inline constexpr char kDiskReserve[] = "DISK_RESERVE";
 inline constexpr char kCatalogUnreadable[] = "CATALOG_UNREADABLE";
 inline constexpr char kDamagedData[] = "DAMAGED_DATA";
+inline constexpr char kTooManyStreams[] = "TOO_MANY_STREAMS";
 
 // Thread-safe. A condition is logged when it begins, when its message changes and when it is over.
 class ServerConditions {

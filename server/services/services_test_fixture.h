@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "activation_store/reader_pool.h"
 #include "base/file_system.h"
 #include "server/catalog/catalog.h"
 #include "server/inspection/inspector.h"
@@ -96,7 +97,9 @@ class ServicesTest : public testing::Test {
   NoWorkers tokens_;
   TableAuthorizer authorizer_{MethodRules(), tokens_};
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(4);
-  CallRuntime runtime_{*executor_, authorizer_};
+  OpenStreams streams_{StreamLimits{}};
+  CallRuntime runtime_{*executor_, authorizer_, streams_};
+  const std::unique_ptr<store::ReaderPool> readers_ = store::ReaderPool::Create(4).value();
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
 };

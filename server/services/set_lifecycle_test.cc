@@ -38,7 +38,8 @@ class SetLifecycleTest : public ServicesTest {
         .now = [this] { return now_.load(); },
         .quarantine = quarantine_,
         .uploads = uploads_,
-        .inspector = inspector_});
+        .inspector = inspector_,
+        .readers = *readers_});
     Serve({service_.get()});
     stub_ = v1::ActivationService::NewStub(channel_);
   }

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "activation_store/activation_set.h"
+#include "base/exception_wall.h"
 #include "lorsa/v1/activation_service.pb.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/server_stream.h"
@@ -58,8 +59,10 @@ class SetPass final : public StreamSource<Response> {
     executor.Schedule([shared = shared_, waker, work = std::move(work)] {
       absl::StatusOr<Response> outcome = absl::CancelledError("the client cancelled the pass");
       if (!shared->progress.cancelled()) {
-        outcome =
-            work([&](int64_t done, int64_t total) { return shared->progress.Update(done, total); });
+        outcome = CatchExceptions([&] {
+          return work(
+              [&](int64_t done, int64_t total) { return shared->progress.Update(done, total); });
+        });
       }
       {
         absl::MutexLock lock(&shared->mutex);
@@ -85,8 +88,6 @@ class SetPass final : public StreamSource<Response> {
     delivered_ = true;
     return Pulled::kMessage;
   }
-
-  void Cancel() override { shared_->progress.Cancel(); }
 
  private:
   struct Shared {

@@ -94,7 +94,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* WorkerService::Se
 grpc::ServerReadReactor<v1::UploadStagedFileRequest>* WorkerService::UploadStagedFile(
     grpc::CallbackServerContext* context, v1::UploadedFile* response) {
   return ServeClientStream<v1::UploadStagedFileRequest, v1::UploadedFile>(
-      env_.lanes.data, "lorsa.v1.WorkerService.UploadStagedFile", context, response,
+      env_.lanes.data, "lorsa.v1.WorkerService.UploadStagedFile", context, response, uploads_,
       [this](const Caller& caller) {
         return std::make_unique<UploadSink<v1::UploadStagedFileRequest>>(
             [this, attempt = *caller.worker](const v1::UploadStagedFileRequest& first)
@@ -119,11 +119,11 @@ grpc::ServerUnaryReactor* WorkerService::GetStagedUpload(grpc::CallbackServerCon
 
 grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadInitialCheckpoint(
     grpc::CallbackServerContext* context, const v1::ReadInitialCheckpointRequest* request) {
-  return ServeWorkerStream<v1::FileChunk>(env_.lanes.data,
-                                          "lorsa.v1.WorkerService.ReadInitialCheckpoint", context,
-                                          request, [this, request](const AttemptKey& attempt) {
-                                            return OpenInitialCheckpoint(attempt.job_id, *request);
-                                          });
+  return ServeStream<v1::FileChunk>(env_.lanes.data, "lorsa.v1.WorkerService.ReadInitialCheckpoint",
+                                    context, request,
+                                    [this, request](const Caller& caller, const Waker&) {
+                                      return OpenInitialCheckpoint(caller.worker->job_id, *request);
+                                    });
 }
 
 OpenedSource<v1::FileChunk> WorkerService::OpenInitialCheckpoint(

@@ -25,7 +25,8 @@ struct WorkerServiceEnvironment {
 class WorkerService final : public v1::WorkerService::CallbackService {
  public:
   // All of the environment outlives the service; the service outlives the gRPC server.
-  explicit WorkerService(const WorkerServiceEnvironment& environment) : env_(environment) {}
+  explicit WorkerService(const WorkerServiceEnvironment& environment)
+      : env_(environment), uploads_(kUploadThreads) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* Session(
       grpc::CallbackServerContext* context) override;
@@ -45,7 +46,10 @@ class WorkerService final : public v1::WorkerService::CallbackService {
   OpenedSource<v1::FileChunk> OpenInitialCheckpoint(
       const std::string& job_id, const v1::ReadInitialCheckpointRequest& request);
 
+  static constexpr int kUploadThreads = 2;
+
   const WorkerServiceEnvironment env_;
+  Executor uploads_;  // whole files are compared with their sha256 here
 };
 
 }  // namespace lorsa::server

@@ -26,6 +26,7 @@ namespace {
 
 constexpr absl::Duration kProgressInterval = absl::Seconds(5);
 constexpr absl::Duration kStopPollInterval = absl::Milliseconds(200);
+constexpr int kReaderThreads = 2;
 
 class LocalSource final : public trainer::SequenceSource {
  public:
@@ -42,12 +43,14 @@ class LocalSource final : public trainer::SequenceSource {
 
 LocalHost::LocalHost(FileSystem& fs, std::shared_ptr<const store::ActivationSet> set,
                      const trainer::TrainConfig& config, std::string output_folder,
-                     std::unique_ptr<FolderLock> lock, const std::atomic<bool>& stop)
+                     std::unique_ptr<FolderLock> lock, std::unique_ptr<store::ReaderPool> readers,
+                     const std::atomic<bool>& stop)
     : fs_(fs),
       set_(std::move(set)),
       config_(config),
       output_folder_(std::move(output_folder)),
       lock_(std::move(lock)),
+      readers_(std::move(readers)),
       stop_(stop),
       metrics_(JoinPath(output_folder_, "metrics.jsonl"), std::ios::app) {}
 
@@ -59,8 +62,9 @@ absl::StatusOr<std::unique_ptr<LocalHost>> LocalHost::Create(
   LORSA_ASSIGN_OR_RETURN(auto lock, FolderLock::Acquire(JoinPath(output_folder, "lock")));
   LORSA_RETURN_IF_ERROR(fs.RemoveAll(JoinPath(output_folder, "staging")));
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(JoinPath(output_folder, "staging")));
-  return std::unique_ptr<LocalHost>(
-      new LocalHost(fs, std::move(set), config, output_folder, std::move(lock), stop));
+  LORSA_ASSIGN_OR_RETURN(auto readers, store::ReaderPool::Create(kReaderThreads));
+  return std::unique_ptr<LocalHost>(new LocalHost(fs, std::move(set), config, output_folder,
+                                                  std::move(lock), std::move(readers), stop));
 }
 
 absl::StatusOr<std::vector<std::string>> LocalHost::CheckpointFolders() {
@@ -79,8 +83,11 @@ absl::StatusOr<std::vector<std::string>> LocalHost::CheckpointFolders() {
 absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> LocalHost::Open(store::Subset subset,
                                                                          int64_t cursor) {
   LORSA_ASSIGN_OR_RETURN(auto stream,
-                         store::SequenceStream::Open(
-                             set_, {.subset = subset, .seed = config_.seed, .cursor = cursor}));
+                         store::SequenceStream::Open(set_, *readers_,
+                                                     {.subset = subset,
+                                                      .seed = config_.seed,
+                                                      .cursor = cursor,
+                                                      .reader_threads = kReaderThreads}));
   return std::make_unique<LocalSource>(std::move(stream));
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "activation_store/activation_set.h"
+#include "activation_store/reader_pool.h"
 #include "activation_store/sequence_stream.h"
 #include "base/file_system.h"
 #include "base/folder_lock.h"
@@ -54,7 +55,8 @@ class LocalHost final : public trainer::RunHost {
  private:
   LocalHost(FileSystem& fs, std::shared_ptr<const store::ActivationSet> set,
             const trainer::TrainConfig& config, std::string output_folder,
-            std::unique_ptr<FolderLock> lock, const std::atomic<bool>& stop);
+            std::unique_ptr<FolderLock> lock, std::unique_ptr<store::ReaderPool> readers,
+            const std::atomic<bool>& stop);
   absl::Status ApplyRetention();
   absl::StatusOr<std::unique_ptr<trainer::SequenceSource>> Open(store::Subset subset,
                                                                 int64_t cursor);
@@ -65,6 +67,7 @@ class LocalHost final : public trainer::RunHost {
   const trainer::TrainConfig& config_;
   const std::string output_folder_;
   const std::unique_ptr<FolderLock> lock_;
+  const std::unique_ptr<store::ReaderPool> readers_;  // of the streams; they end before the host
   const std::atomic<bool>& stop_;
   std::ofstream metrics_;
   absl::Time last_progress_ = absl::InfinitePast();
