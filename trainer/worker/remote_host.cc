@@ -15,6 +15,7 @@ namespace {
 
 constexpr absl::Duration kStopPollInterval = absl::Milliseconds(200);
 constexpr uint64_t kMaxRollbacksBytes = 1 << 20;
+constexpr char kTooManyStreams[] = "TOO_MANY_STREAMS";  // Job.waiting_for
 
 }  // namespace
 
@@ -49,7 +50,9 @@ std::string RemoteHost::rollbacks_file() {
 std::unique_ptr<trainer::SequenceSource> RemoteHost::Open(v1::SequenceSubset subset, int64_t cursor,
                                                           int64_t end) {
   RemoteSource::Options options{
-      .end = end, .give_up = [this] { return stop_requested() == trainer::StopRequest::kCancel; }};
+      .end = end,
+      .give_up = [this] { return stop_requested() == trainer::StopRequest::kCancel; },
+      .crowded_out = [this](bool is) { ReportWaiting(is ? kTooManyStreams : ""); }};
   options.request.set_name(welcome_.activation_set().name());
   options.request.set_subset(subset);
   options.request.set_seed(welcome_.resolved_spec().seed());

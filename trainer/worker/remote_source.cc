@@ -57,9 +57,14 @@ void RemoteSource::End(absl::Status status) {
   end_ = std::move(status);
 }
 
+void RemoteSource::NoteCrowdedOut(bool crowded_out) {
+  if (std::exchange(crowded_out_, crowded_out) != crowded_out) options_.crowded_out(crowded_out);
+}
+
 void RemoteSource::Run() {
   while (true) {
     absl::Status status = ReadStream();
+    NoteCrowdedOut(absl::IsResourceExhausted(status));
     {
       absl::MutexLock lock(&mutex_);
       if (options_.end != 0 && cursor_ >= options_.end) {
@@ -90,7 +95,10 @@ absl::Status RemoteSource::ReadStream() {
   const auto stream = stub->StreamSequences(&context, request);
   v1::StreamSequencesResponse message;
   absl::Status status;
-  while (status.ok() && stream->Read(&message)) status = Append(message);
+  while (status.ok() && stream->Read(&message)) {
+    NoteCrowdedOut(false);
+    status = Append(message);
+  }
   if (!status.ok()) context.TryCancel();
   const grpc::Status finish = stream->Finish();
   absl::MutexLock lock(&mutex_);

@@ -29,6 +29,9 @@ class RemoteSource final : public trainer::SequenceSource {
     // Asked between reconnects, in a thread of the source's own: true makes the source give up with
     // CANCELLED.
     std::function<bool()> give_up;
+    // Called in that thread with true when the server has no room for the stream, and with false
+    // when it has again.
+    std::function<void(bool)> crowded_out = [](bool) {};
   };
 
   // `channel` outlives the source.
@@ -43,9 +46,11 @@ class RemoteSource final : public trainer::SequenceSource {
   absl::Status ReadStream();
   absl::Status Append(const v1::StreamSequencesResponse& message);
   void End(absl::Status status);
+  void NoteCrowdedOut(bool crowded_out);
 
   ServerChannel& channel_;
   const Options options_;
+  bool crowded_out_ = false;  // of thread_ alone
 
   absl::Mutex mutex_;
   std::deque<store::Sequence> ready_ ABSL_GUARDED_BY(mutex_);

@@ -22,7 +22,8 @@ class RemoteSourceTest : public testing::Test {
                                      int64_t max_buffered_bytes = 1 << 20) {
     RemoteSource::Options options{.end = end,
                                   .max_buffered_bytes = max_buffered_bytes,
-                                  .give_up = [this] { return give_up_.load(); }};
+                                  .give_up = [this] { return give_up_.load(); },
+                                  .crowded_out = [this](bool is) { crowded_out_.push_back(is); }};
     options.request.set_cursor(cursor);
     return std::make_unique<RemoteSource>(*channel_, std::move(options));
   }
@@ -43,6 +44,7 @@ class RemoteSourceTest : public testing::Test {
   PosixFileSystem fs_;
   SessionRecord record_;
   std::atomic<bool> give_up_ = false;
+  std::vector<bool> crowded_out_;  // of a source's thread; read when the source is gone
   std::unique_ptr<FakeServer> server_;
   std::unique_ptr<ServerChannel> channel_;
 };
@@ -55,6 +57,12 @@ TEST_F(RemoteSourceTest, GoesOnWhereABrokenConnectionLeftOff) {
 }
 
 TEST_F(RemoteSourceTest, ATinyBufferStillDelivers) { ExpectSequences(*Open(0, 0, 1), 0, 40); }
+
+TEST_F(RemoteSourceTest, SaysThatTheServerHasNoRoomUntilItHas) {
+  server_->activations.refusals = 3;
+  ExpectSequences(*Open(0), 0, 10);
+  EXPECT_EQ(crowded_out_, (std::vector<bool>{true, false}));
+}
 
 TEST_F(RemoteSourceTest, EndsAfterTheLastHeldOutSequence) {
   server_->activations.held_out = 7;

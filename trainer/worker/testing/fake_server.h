@@ -64,6 +64,7 @@ class FakeServer {
    public:
     grpc::Status StreamSequences(grpc::ServerContext*, const v1::StreamSequencesRequest* request,
                                  grpc::ServerWriter<v1::StreamSequencesResponse>* writer) override {
+      if (refusals-- > 0) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many streams"};
       for (int64_t cursor = request->cursor(), sent = 0;; ++sent) {
         if (break_every > 0 && sent == break_every) {
           return {grpc::StatusCode::UNAVAILABLE, "broken on purpose"};
@@ -84,6 +85,7 @@ class FakeServer {
         cursor += n;
       }
     }
+    std::atomic<int> refusals = 0;  // streams refused before one is served
     int64_t break_every = 0;
     int64_t held_out = 0;  // > 0: the stream ends there
     int64_t fail_at = -1;
