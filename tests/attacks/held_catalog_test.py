@@ -13,6 +13,8 @@ import pytest
 from finished_job import SPEC
 from lorsa.client import Client
 from lorsa.client.errors import LorsaError
+from lorsa.v1.job_pb2 import JOB_STATE_RUNNING
+from lorsa.v1.job_service_pb2 import GetJobRequest
 from scripted_worker import ScriptedWorker, idle_worker
 from service import Service, wait_for
 
@@ -49,16 +51,16 @@ def follow(client: Client, worker: ScriptedWorker, step: int) -> None:
     """A heartbeat is heard and a call answered; neither waits for the writes."""
     worker.say_heartbeat(step)
     started = time.monotonic()
-    job = client.job("running")
-    wait_for("the heartbeat", lambda: job.refresh().progress.step == step, QUICK_ANSWER)
+    request = GetJobRequest(name="jobs/running")
+    get = client.stubs.job.GetJob
+    wait_for("the heartbeat", lambda: get(request).progress.step == step, QUICK_ANSWER)
     assert time.monotonic() - started < QUICK_ANSWER
-    assert job.state == "RUNNING"
 
 
 def attack(service: Service, seconds: float) -> None:
     """Holds the lock that long, with more writers than the server has threads."""
     with Client(service.listen) as client, ThreadPoolExecutor(WRITERS) as pool:
-        job = client.submit(SPEC, "running")
+        client.submit(SPEC, "running")
         with ScriptedWorker(service, "running") as worker:
             worker.say_hello()
             with held_lock(service):
@@ -71,8 +73,8 @@ def attack(service: Service, seconds: float) -> None:
                     step += 1
                     follow(client, worker, step)
                     time.sleep(1)
-            assert job.refresh().state == "RUNNING"
-            assert job.refresh().attempt == 1
+            job = client.stubs.job.GetJob(GetJobRequest(name="jobs/running"))
+            assert (job.state, job.attempt) == (JOB_STATE_RUNNING, 1)
         client.submit(SPEC, "after")
 
 
