@@ -3,29 +3,30 @@
 namespace lorsa::client {
 
 void CallRegistry::Cancel() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   cancelled_ = true;
+  woken_.notify_all();
   for (grpc::ClientContext* context : contexts_) context->TryCancel();
 }
 
 bool CallRegistry::cancelled() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return cancelled_;
 }
 
 bool CallRegistry::SleepFor(absl::Duration duration) {
-  absl::MutexLock lock(&mutex_);
-  return !mutex_.AwaitWithTimeout(absl::Condition(&cancelled_), duration);
+  std::unique_lock lock(mutex_);
+  return !woken_.wait_for(lock, absl::ToChronoNanoseconds(duration), [this] { return cancelled_; });
 }
 
 void CallRegistry::Add(grpc::ClientContext* context) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   contexts_.insert(context);
   if (cancelled_) context->TryCancel();
 }
 
 void CallRegistry::Remove(grpc::ClientContext* context) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   contexts_.erase(context);
 }
 

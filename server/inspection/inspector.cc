@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/monotonic_clock.h"
 #include "base/path_at.h"
 #include "base/spawn_settings.h"
 #include "base/status_macros.h"
@@ -57,10 +58,10 @@ class Child {
 
   // Takes what the child says until it says no more. False if the time ran out or if it says what
   // it must not.
-  bool Listen(AnswerReader& answer, absl::Time deadline) const {
+  bool Listen(AnswerReader& answer, absl::Duration deadline) const {
     char buffer[kMaxAnswerLine];
     while (true) {
-      const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
+      const int64_t left = absl::ToInt64Milliseconds(deadline - MonotonicNow());
       struct pollfd wanted = {.fd = output_.get(), .events = POLLIN, .revents = 0};
       const int ready = left <= 0 ? 0 : ::poll(&wanted, 1, static_cast<int>(left));
       if (ready < 0 && errno == EINTR) continue;
@@ -73,7 +74,7 @@ class Child {
   }
 
   // How it ended, as waitpid says; nothing if it did not in time.
-  std::optional<int> AwaitEnd(absl::Time deadline) {
+  std::optional<int> AwaitEnd(absl::Duration deadline) {
     int wait_status = 0;
     do {
       const pid_t ended = ::waitpid(pid_, &wait_status, WNOHANG);
@@ -82,7 +83,7 @@ class Child {
         return wait_status;
       }
       absl::SleepFor(absl::Milliseconds(1));
-    } while (absl::Now() < deadline);
+    } while (MonotonicNow() < deadline);
     return std::nullopt;
   }
 
@@ -123,7 +124,7 @@ absl::Duration Inspector::TimeFor(const std::string& folder) const {
 
 Inspection Inspector::Inspect(const std::string& kind, const std::string& folder) const {
   const absl::Duration time = TimeFor(folder);
-  const absl::Time deadline = absl::Now() + 2 * time;
+  const absl::Duration deadline = MonotonicNow() + 2 * time;
   auto child = Child::Start({program_, kind, folder, absl::StrCat(limits_.memory_bytes),
                              absl::StrCat(std::max<int64_t>(1, absl::ToInt64Seconds(time)))});
   if (!child.ok()) return {.status = absl::InternalError(child.status().message())};

@@ -1,7 +1,6 @@
 #include "server/jobs/job_environment.h"
 
 #include <sys/random.h>
-#include <time.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -16,12 +15,6 @@ std::string SystemRandomBytes(size_t count) {
     if (n > 0) done += static_cast<size_t>(n);
   }
   return bytes;
-}
-
-absl::Duration SystemUptime() {
-  timespec now;
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return absl::DurationFromTimespec(now);
 }
 
 }  // namespace lorsa::server

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "base/file_system.h"
 #include "base/hard_link.h"
+#include "base/monotonic_clock.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_queue.h"
@@ -49,10 +50,6 @@ struct JobOptions {
 // That many bytes from getrandom(2): unpredictable.
 std::string SystemRandomBytes(size_t count);
 
-// Since boot, not counting time suspended: no clock that is set and no laptop that sleeps makes a
-// worker look silent.
-absl::Duration SystemUptime();
-
 // What comes from outside; outlives whoever is given it. The functions may be called from any
 // thread.
 struct JobEnvironment {
@@ -63,8 +60,9 @@ struct JobEnvironment {
   DataLayout layout;
   // For what is stored: when things happened, and the backoff, which outlives the process.
   std::function<absl::Time()> now;
-  // For deadlines within the process.
-  std::function<absl::Duration()> uptime = SystemUptime;
+  // For deadlines within the process: no clock that is set and no laptop that sleeps makes a worker
+  // look silent.
+  std::function<absl::Duration()> uptime = MonotonicNow;
   std::function<std::string(size_t)> random_bytes = SystemRandomBytes;
   // As HardLink.
   std::function<absl::Status(const std::string& from, const std::string& to)> link = HardLink;

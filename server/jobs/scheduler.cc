@@ -284,10 +284,11 @@ void Scheduler::SetDrain(Drain drain) {
 }
 
 bool Scheduler::AwaitDrained(absl::Duration timeout) {
+  drain_changed_.NotifyAll();
   absl::MutexLock lock(&mu_);
   const auto known = [this]()
                          ABSL_SHARED_LOCKS_REQUIRED(mu_) { return drain_ != Drain::kUnderWay; };
-  mu_.AwaitWithTimeout(absl::Condition(&known), timeout);
+  drain_changed_.AwaitFor(mu_, timeout, known);
   return drain_ == Drain::kDone;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/monotonic_clock.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/attempt_starter.h"
@@ -85,6 +86,7 @@ class Scheduler {
   Waiting queue_held_back_by_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   Drain drain_ ABSL_GUARDED_BY(mu_) = Drain::kUnderWay;
+  TimedCondition drain_changed_;
 };
 
 }  // namespace lorsa::server

@@ -11,6 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "base/exception_wall.h"
+#include "base/monotonic_clock.h"
 #include "server/jobs/checkpoint_files.h"
 
 namespace lorsa::server {
@@ -31,12 +32,12 @@ class Throttle {
     if (bytes_per_second_ == 0) return;
     const absl::Duration due =
         absl::Seconds(static_cast<double>(bytes_done) / static_cast<double>(bytes_per_second_));
-    absl::SleepFor(start_ + due - absl::Now());  // nothing for a time that has passed
+    absl::SleepFor(start_ + due - MonotonicNow());  // nothing for a time that has passed
   }
 
  private:
   const int64_t bytes_per_second_;
-  const absl::Time start_ = absl::Now();
+  const absl::Duration start_ = MonotonicNow();
 };
 
 class Pass {

@@ -38,6 +38,7 @@ void BatchPrefetcher::Run() {
     mutex_.Await(absl::Condition(&room));
     if (stopping_) return;
     ready_.push_back(std::move(batch));
+    arrived_.NotifyAll();
     if (last) return;
   }
 }
@@ -45,7 +46,7 @@ void BatchPrefetcher::Run() {
 absl::StatusOr<LoadedBatch> BatchPrefetcher::Next(const std::function<bool()>& stop) {
   absl::MutexLock lock(&mutex_);
   const auto any = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !ready_.empty(); };
-  while (!mutex_.AwaitWithTimeout(absl::Condition(&any), kStopPollInterval)) {
+  while (!arrived_.AwaitFor(mutex_, kStopPollInterval, any)) {
     if (stop()) return absl::CancelledError("A stop was requested while waiting for activations.");
   }
   if (!ready_.front().ok()) return ready_.front().status();

@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "base/monotonic_clock.h"
 #include "trainer/train/batch_reader.h"
 
 namespace lorsa::trainer {
@@ -40,6 +41,7 @@ class BatchPrefetcher {
 
   absl::Mutex mutex_;
   std::deque<absl::StatusOr<LoadedBatch>> ready_ ABSL_GUARDED_BY(mutex_);
+  TimedCondition arrived_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -73,7 +73,7 @@ absl::StatusOr<std::optional<std::string>> CheckpointWriter::Poll() {
   std::optional<std::string> none;
   if (!busy()) return none;
   if (!try_.valid()) {
-    if (host_.Now() >= next_try_) Launch();
+    if (host_.Uptime() >= next_try_) Launch();
     return none;
   }
   if (try_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return none;
@@ -83,7 +83,7 @@ absl::StatusOr<std::optional<std::string>> CheckpointWriter::Poll() {
 absl::StatusOr<std::optional<std::string>> CheckpointWriter::Finish() {
   while (busy()) {
     if (!try_.valid()) {
-      host_.Sleep(next_try_ - host_.Now());
+      host_.Sleep(next_try_ - host_.Uptime());
       Launch();
     }
     try_.wait();
@@ -103,7 +103,7 @@ absl::StatusOr<std::optional<std::string>> CheckpointWriter::Conclude() {
   SetWaiting(full);
   if (full) {
     full_ = std::string(result.status().message());
-    next_try_ = host_.Now() + kDiskFullRetryInterval;
+    next_try_ = host_.Uptime() + kDiskFullRetryInterval;
     return std::optional<std::string>();
   }
   job_.reset();

@@ -73,7 +73,7 @@ class CheckpointWriter {
   RunHost& host_;
   std::unique_ptr<Job> job_;
   std::future<absl::StatusOr<std::string>> try_;  // invalid while it waits for the next try
-  absl::Time next_try_;
+  absl::Duration next_try_;
   bool waiting_ = false;  // for space
   std::string full_;      // what the full disk said
 };

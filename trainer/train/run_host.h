@@ -130,7 +130,8 @@ class RunHost {
   // Of this process and machine.
   virtual absl::StatusOr<MemoryUse> memory_use() = 0;
 
-  virtual absl::Time Now() = 0;
+  virtual absl::Time Now() = 0;         // for dates
+  virtual absl::Duration Uptime() = 0;  // for durations, as MonotonicNow
   // May return early when a stop is requested.
   virtual void Sleep(absl::Duration duration) = 0;
   virtual FileSystem& file_system() = 0;

@@ -71,7 +71,7 @@ class TrainingRun {
         writer_(host) {}
 
   absl::StatusOr<RunOutcome> Run() {
-    began_ = host_.Now();
+    began_ = host_.Uptime();
     const absl::Status started = Start();
     if (IsInterruption(started)) {
       return Outcome(OutcomeOf(host_.stop_requested()), "Stopped before there were weights.");
@@ -134,7 +134,7 @@ class TrainingRun {
             .step = state_.counts.step,
             .tokens = Tokens(),
             .message = message,
-            .took = host_.Now() - began_,
+            .took = host_.Uptime() - began_,
             .expected = expected_.value_or(absl::ZeroDuration())};
   }
 
@@ -191,10 +191,10 @@ class TrainingRun {
 
   absl::Status TakeStep() {
     if (training_ == nullptr) LORSA_RETURN_IF_ERROR(BeginTraining());
-    const absl::Time asked = host_.Now();
+    const absl::Duration asked = host_.Uptime();
     LORSA_ASSIGN_OR_RETURN(const LoadedBatch loaded,
                            training_->Next([this] { return Stopping(); }));
-    const absl::Duration waited = host_.Now() - asked;
+    const absl::Duration waited = host_.Uptime() - asked;
     if (static_cast<int64_t>(loaded.sequences.size()) < config_.sequences_per_step) {
       return absl::InternalError("The source of training sequences ended; it must not.");
     }
@@ -210,7 +210,7 @@ class TrainingRun {
     state_.counts.skipped_batches += skipped;
     state_.counts.sequences_consumed += config_.sequences_per_step;
     ++state_.counts.step;
-    const absl::Time now = host_.Now();
+    const absl::Duration now = host_.Uptime();
     const StepTime time{.elapsed = now - std::exchange(step_began_, now), .waited = waited};
     if (report) reporter_.Step(*report, time, state_.counts);
     if (!expected_) {
@@ -223,7 +223,7 @@ class TrainingRun {
 
   absl::Status BeginTraining() {
     reporter_.Phase("training", state_.counts);
-    step_began_ = host_.Now();
+    step_began_ = host_.Uptime();
     LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenTraining(state_.counts.sequences_consumed));
     training_ = std::make_unique<BatchPrefetcher>(config_, std::move(source),
                                                   config_.sequences_per_step, device_);
@@ -270,7 +270,7 @@ class TrainingRun {
 
   absl::Status EvaluateNow() {
     reporter_.Phase("evaluating", state_.counts);
-    const absl::Time began = host_.Now();
+    const absl::Duration began = host_.Uptime();
     LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenHeldOut());
     BatchReader reader(config_, std::move(source), device_);
     LORSA_ASSIGN_OR_RETURN(
@@ -284,7 +284,7 @@ class TrainingRun {
     counts.evaluated_step = counts.step;
     counts.fvu = values.at("fvu");
     counts.best_fvu = std::min(counts.best_fvu.value_or(*counts.fvu), *counts.fvu);
-    reporter_.Evaluation(std::move(values), host_.Now() - began, counts);
+    reporter_.Evaluation(std::move(values), host_.Uptime() - began, counts);
     // A checkpoint of this step, made when a stop broke its evaluation off, lacks these numbers.
     checkpointed_step_.reset();
     ResumeTrainingPhase();
@@ -356,7 +356,7 @@ class TrainingRun {
   // Time spent evaluating or writing is not training's.
   void ResumeTrainingPhase() {
     if (training_ == nullptr) return;
-    step_began_ = host_.Now();
+    step_began_ = host_.Uptime();
     reporter_.Phase("training", state_.counts);
   }
 
@@ -379,8 +379,8 @@ class TrainingRun {
   CheckpointWriter writer_;
   TrainingState state_;
   std::unique_ptr<BatchPrefetcher> training_;  // opened at the first step
-  absl::Time began_;
-  absl::Time step_began_;
+  absl::Duration began_;
+  absl::Duration step_began_;
   std::optional<absl::Duration> expected_;    // for all of the run, by its first steps
   std::optional<int64_t> checkpointed_step_;  // of the newest checkpoint, begun or published
   int64_t last_step_ = 0;                     // newest step taken or tried

@@ -128,8 +128,8 @@ void LocalHost::ReportMetrics(const trainer::MetricPoint& point) {
 }
 
 void LocalHost::ReportProgress(const trainer::Progress& progress) {
-  if (Now() - last_progress_ < kProgressInterval) return;
-  last_progress_ = Now();
+  if (Uptime() - last_progress_ < kProgressInterval) return;
+  last_progress_ = Uptime();
   spdlog::info("phase={} step={}/{} tokens={}/{} loss={:.4g} l0={:.1f} tokens_per_second={:.0f}",
                progress.phase, progress.step, progress.total_steps, progress.tokens,
                progress.total_tokens, progress.loss, progress.l0, progress.tokens_per_second);
@@ -203,8 +203,8 @@ trainer::StopRequest LocalHost::stop_requested() {
 }
 
 void LocalHost::Sleep(absl::Duration duration) {
-  const absl::Time end = Now() + duration;
-  while (Now() < end && !stop_) absl::SleepFor(std::min(kStopPollInterval, end - Now()));
+  const absl::Duration end = Uptime() + duration;
+  while (Uptime() < end && !stop_) absl::SleepFor(std::min(kStopPollInterval, end - Uptime()));
 }
 
 }  // namespace lorsa::worker

@@ -16,6 +16,7 @@
 #include "activation_store/sequence_stream.h"
 #include "base/file_system.h"
 #include "base/folder_lock.h"
+#include "base/monotonic_clock.h"
 #include "trainer/train/run_host.h"
 #include "trainer/train/train_config.h"
 
@@ -49,6 +50,7 @@ class LocalHost final : public trainer::RunHost {
   trainer::StopRequest stop_requested() override;
   absl::StatusOr<MemoryUse> memory_use() override { return ReadMemoryUse(); }
   absl::Time Now() override { return absl::Now(); }
+  absl::Duration Uptime() override { return MonotonicNow(); }
   void Sleep(absl::Duration duration) override;
   FileSystem& file_system() override { return fs_; }
 
@@ -70,7 +72,7 @@ class LocalHost final : public trainer::RunHost {
   const std::unique_ptr<store::ReaderPool> readers_;  // of the streams; they end before the host
   const std::atomic<bool>& stop_;
   std::ofstream metrics_;
-  absl::Time last_progress_ = absl::InfinitePast();
+  absl::Duration last_progress_ = -absl::InfiniteDuration();
 };
 
 }  // namespace lorsa::worker

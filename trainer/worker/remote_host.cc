@@ -186,9 +186,9 @@ trainer::StopRequest RemoteHost::stop_requested() {
 }
 
 void RemoteHost::Sleep(absl::Duration duration) {
-  const absl::Time end = Now() + duration;
-  while (Now() < end && stop_requested() == trainer::StopRequest::kNone) {
-    absl::SleepFor(std::min(kStopPollInterval, end - Now()));
+  const absl::Duration end = Uptime() + duration;
+  while (Uptime() < end && stop_requested() == trainer::StopRequest::kNone) {
+    absl::SleepFor(std::min(kStopPollInterval, end - Uptime()));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/file_system.h"
+#include "base/monotonic_clock.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "trainer/train/run_host.h"
 #include "trainer/worker/attempt_folder.h"
@@ -46,6 +47,7 @@ class RemoteHost final : public trainer::RunHost {
 
   absl::StatusOr<MemoryUse> memory_use() override { return ReadMemoryUse(); }
   absl::Time Now() override { return absl::Now(); }
+  absl::Duration Uptime() override { return MonotonicNow(); }
   void Sleep(absl::Duration duration) override;
   FileSystem& file_system() override { return fs_; }
 

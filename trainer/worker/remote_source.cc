@@ -35,6 +35,7 @@ RemoteSource::~RemoteSource() {
 void RemoteSource::Cancel() {
   absl::MutexLock lock(&mutex_);
   stopping_ = true;
+  stopped_.NotifyAll();
   if (context_ != nullptr) context_->TryCancel();
 }
 
@@ -71,8 +72,8 @@ void RemoteSource::Run() {
         end_ = absl::OutOfRangeError("no more sequences");
         return;
       }
-      if (!stopping_) mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kRetryDelay);
-      if (stopping_) return;
+      const auto stopping = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_; };
+      if (stopped_.AwaitFor(mutex_, kRetryDelay, stopping)) return;
     }
     if (!IsTransient(status)) return End(std::move(status));
     if (options_.give_up()) return End(absl::CancelledError("asked to stop"));

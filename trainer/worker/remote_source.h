@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "activation_store/activation_set.h"
+#include "base/monotonic_clock.h"
 #include "lorsa/v1/activation_service.grpc.pb.h"
 #include "trainer/train/run_host.h"
 #include "trainer/worker/server_channel.h"
@@ -58,6 +59,7 @@ class RemoteSource final : public trainer::SequenceSource {
   int64_t cursor_ ABSL_GUARDED_BY(mutex_);    // of the next sequence to come in
   absl::Status end_ ABSL_GUARDED_BY(mutex_);  // not OK once no more will come in
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  TimedCondition stopped_;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::thread thread_;
 };

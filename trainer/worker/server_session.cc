@@ -18,7 +18,7 @@ ServerSession::ServerSession(ServerChannel& channel, ProcessIdentity self, Sessi
     : channel_(channel),
       self_(std::move(self)),
       options_(options),
-      last_contact_(absl::Now()),
+      last_contact_(MonotonicNow()),
       thread_([this] { Run(); }) {}
 
 ServerSession::~ServerSession() {
@@ -31,6 +31,7 @@ void ServerSession::EndWith(absl::Status status) {
   absl::MutexLock lock(&mutex_);
   if (status_.ok()) status_ = std::move(status);
   stopping_ = true;
+  changed_.NotifyAll();
   if (context_ != nullptr) context_->TryCancel();
 }
 
@@ -53,7 +54,8 @@ void ServerSession::SetWaitingFor(std::string condition) {
   absl::MutexLock lock(&mutex_);
   if (condition == waiting_for_) return;
   waiting_for_ = std::move(condition);
-  next_heartbeat_ = absl::InfinitePast();
+  next_heartbeat_ = absl::ZeroDuration();
+  changed_.NotifyAll();
 }
 
 absl::Status ServerSession::AddMetrics(v1::MetricPoint point) {
@@ -64,6 +66,7 @@ absl::Status ServerSession::AddMetrics(v1::MetricPoint point) {
   mutex_.Await(absl::Condition(&room));
   if (!status_.ok()) return status_;
   points_.push_back(std::move(point));
+  changed_.NotifyAll();
   return absl::OkStatus();
 }
 
@@ -71,6 +74,7 @@ void ServerSession::AddWarning(v1::WorkerWarning warning) {
   absl::MutexLock lock(&mutex_);
   if (warnings_.size() == kMaxWaitingWarnings) warnings_.pop_front();
   warnings_.push_back(std::move(warning));
+  changed_.NotifyAll();
 }
 
 absl::Status ServerSession::PublishCheckpoint(v1::CheckpointStaged staged) {
@@ -78,6 +82,7 @@ absl::Status ServerSession::PublishCheckpoint(v1::CheckpointStaged staged) {
   staged_ = std::move(staged);
   staged_sent_ = false;
   published_.reset();
+  changed_.NotifyAll();
   const auto answered = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return published_.has_value() || !status_.ok();
   };
@@ -103,37 +108,42 @@ absl::Status ServerSession::status() const {
 absl::Status ServerSession::Finish(v1::WorkerOutcome outcome, absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   outcome_ = std::move(outcome);
+  changed_.NotifyAll();
   const auto recorded = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return outcome_recorded_ || !status_.ok();
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&recorded), timeout);
+  changed_.AwaitFor(mutex_, timeout, recorded);
   if (outcome_recorded_) return absl::OkStatus();
   if (!status_.ok()) return status_;
   return absl::DeadlineExceededError("the server did not record the outcome in time");
+}
+
+// OK if it is worth connecting again after `status`; else why not.
+absl::Status ServerSession::LastWord(const absl::Status& status) const {
+  if (!IsTransient(status)) return status;
+  if (MonotonicNow() - last_contact_ <= options_.give_up_after) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("no contact with the server for ",
+                                             absl::FormatDuration(options_.give_up_after), ": ",
+                                             status.message()));
 }
 
 // Connects again and again until told to stop, or until the server's answer is final.
 void ServerSession::Run() {
   absl::Duration backoff = options_.min_backoff;
   while (true) {
-    const absl::Time began = absl::Now();
+    const absl::Duration began = MonotonicNow();
     const absl::Status status = RunOnce();
     absl::MutexLock lock(&mutex_);
     if (stopping_ || outcome_recorded_) return;
-    if (!IsTransient(status)) {
-      if (status_.ok()) status_ = status;
-      return;
-    }
-    if (absl::Now() - last_contact_ > options_.give_up_after) {
-      status_ = absl::UnavailableError(absl::StrCat("no contact with the server for ",
-                                                    absl::FormatDuration(options_.give_up_after),
-                                                    ": ", status.message()));
+    if (const absl::Status last = LastWord(status); !last.ok()) {
+      if (status_.ok()) status_ = last;
+      changed_.NotifyAll();
       return;
     }
     RequeueUnanswered();
-    if (absl::Now() - began > options_.max_backoff) backoff = options_.min_backoff;
-    mutex_.AwaitWithTimeout(absl::Condition(&stopping_), backoff);
-    if (stopping_) return;
+    if (MonotonicNow() - began > options_.max_backoff) backoff = options_.min_backoff;
+    const auto stopping = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_; };
+    if (changed_.AwaitFor(mutex_, backoff, stopping)) return;
     backoff = std::min(2 * backoff, options_.max_backoff);
   }
 }
@@ -172,11 +182,13 @@ void ServerSession::ReadLoop(Stream& stream) {
   v1::ServerMessage message;
   while (stream.Read(&message)) {
     absl::MutexLock lock(&mutex_);
-    last_contact_ = absl::Now();
+    last_contact_ = MonotonicNow();
     Handle(message);
+    changed_.NotifyAll();
   }
   absl::MutexLock lock(&mutex_);
   stream_broken_ = true;
+  changed_.NotifyAll();
 }
 
 void ServerSession::Handle(const v1::ServerMessage& message) {
@@ -208,7 +220,7 @@ void ServerSession::Handle(const v1::ServerMessage& message) {
 }
 
 bool ServerSession::SomethingToSend() const {
-  return absl::Now() >= next_heartbeat_ || !points_.empty() || batches_sent_ < batches_.size() ||
+  return MonotonicNow() >= next_heartbeat_ || !points_.empty() || batches_sent_ < batches_.size() ||
          !warnings_.empty() || (staged_.has_value() && !staged_sent_) ||
          (outcome_.has_value() && !outcome_sent_ && batches_.empty());
 }
@@ -222,7 +234,7 @@ bool ServerSession::WriteLoop(Stream& stream) {
       const auto wake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
         return stream_broken_ || stopping_ || (welcome_.has_value() && SomethingToSend());
       };
-      mutex_.AwaitWithTimeout(absl::Condition(&wake), options_.heartbeat_interval);
+      changed_.AwaitFor(mutex_, options_.heartbeat_interval, wake);
       if (stream_broken_ || stopping_) return false;
       if (welcome_.has_value()) message = NextMessage();
     }
@@ -230,7 +242,7 @@ bool ServerSession::WriteLoop(Stream& stream) {
     if (!stream.Write(*message)) return false;
     if (message->has_outcome()) return true;
     absl::MutexLock lock(&mutex_);
-    last_contact_ = absl::Now();
+    last_contact_ = MonotonicNow();
   }
 }
 
@@ -249,10 +261,10 @@ v1::MetricBatch ServerSession::NextBatch() {
 std::optional<v1::WorkerMessage> ServerSession::NextMessage() {
   v1::WorkerMessage message;
   if (batches_sent_ == batches_.size() && !points_.empty()) batches_.push_back(NextBatch());
-  if (absl::Now() >= next_heartbeat_) {
+  if (MonotonicNow() >= next_heartbeat_) {
     *message.mutable_heartbeat()->mutable_progress() = progress_;
     message.mutable_heartbeat()->set_waiting_for(waiting_for_);
-    next_heartbeat_ = absl::Now() + options_.heartbeat_interval;
+    next_heartbeat_ = MonotonicNow() + options_.heartbeat_interval;
   } else if (batches_sent_ < batches_.size()) {
     *message.mutable_metrics() = batches_[batches_sent_++];
   } else if (!warnings_.empty()) {
@@ -275,7 +287,7 @@ void ServerSession::RequeueUnanswered() {
   batches_sent_ = 0;
   staged_sent_ = published_.has_value();
   outcome_sent_ = false;
-  next_heartbeat_ = absl::InfinitePast();
+  next_heartbeat_ = absl::ZeroDuration();
 }
 
 }  // namespace lorsa::worker

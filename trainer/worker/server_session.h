@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/monotonic_clock.h"
 #include "base/process_identity.h"
 #include "lorsa/v1/worker_service.grpc.pb.h"
 #include "trainer/worker/server_channel.h"
@@ -76,6 +77,7 @@ class ServerSession {
 
   void Run();
   absl::Status RunOnce();
+  absl::Status LastWord(const absl::Status& status) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   void ReadLoop(Stream& stream);
   void Handle(const v1::ServerMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool WriteLoop(Stream& stream);
@@ -90,10 +92,11 @@ class ServerSession {
   const SessionOptions options_;
 
   mutable absl::Mutex mutex_;
+  TimedCondition changed_;  // anything of what follows that somebody waits for
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool stream_broken_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time last_contact_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration last_contact_ ABSL_GUARDED_BY(mutex_);  // MonotonicNow, as next_heartbeat_
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the open stream
 
   std::optional<v1::Welcome> welcome_ ABSL_GUARDED_BY(mutex_);
@@ -101,7 +104,7 @@ class ServerSession {
 
   v1::JobProgress progress_ ABSL_GUARDED_BY(mutex_);
   std::string waiting_for_ ABSL_GUARDED_BY(mutex_);
-  absl::Time next_heartbeat_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  absl::Duration next_heartbeat_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
 
   // Points not yet in a batch; batches not yet acknowledged, oldest first, of which the first
   // `batches_sent_` went out on this connection.

@@ -63,7 +63,8 @@ class FakeHost final : public RunHost {
   absl::Status KeepRollbacks() override { return on_keep_rollbacks(); }
   StopRequest stop_requested() override { return on_poll(); }
   absl::StatusOr<MemoryUse> memory_use() override { return memory; }
-  absl::Time Now() override { return now_ += absl::Milliseconds(1); }
+  absl::Time Now() override { return absl::UnixEpoch() + uptime_; }
+  absl::Duration Uptime() override { return uptime_ += absl::Milliseconds(1); }
   void Sleep(absl::Duration duration) override;
   FileSystem& file_system() override { return fs_; }
 
@@ -72,7 +73,7 @@ class FakeHost final : public RunHost {
   const uint64_t seed_;
   const std::string folder_;
   PosixFileSystem fs_;
-  absl::Time now_ = absl::UnixEpoch();
+  absl::Duration uptime_;
 };
 
 }  // namespace lorsa::trainer

@@ -4,9 +4,10 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "absl/base/thread_annotations.h"
+#include <condition_variable>
+#include <mutex>
+
 #include "absl/container/flat_hash_set.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace lorsa::client {
@@ -16,19 +17,21 @@ class CallRegistry {
  public:
   // Cancels the calls under way and all later ones, and wakes the sleepers. Not from a signal
   // handler: it takes a lock.
-  void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
-  bool cancelled() const ABSL_LOCKS_EXCLUDED(mutex_);
+  void Cancel();
+  bool cancelled() const;
   // False if Cancel came before `duration` had passed.
-  bool SleepFor(absl::Duration duration) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool SleepFor(absl::Duration duration);
 
  private:
   friend class RegisteredCall;
-  void Add(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Remove(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Add(grpc::ClientContext* context);
+  void Remove(grpc::ClientContext* context);
 
-  mutable absl::Mutex mutex_;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::flat_hash_set<grpc::ClientContext*> contexts_ ABSL_GUARDED_BY(mutex_);
+  // Not Abseil's, whose waits follow the wall clock. It guards the rest.
+  mutable std::mutex mutex_;
+  std::condition_variable woken_;
+  bool cancelled_ = false;
+  absl::flat_hash_set<grpc::ClientContext*> contexts_;
 };
 
 // The context of one call, in the registry for as long as it lives.
