@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <tuple>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -22,13 +23,17 @@ std::string ReadHolder(int fd) {
   return pid.empty() ? "another process" : absl::StrCat("the process with pid ", pid);
 }
 
-absl::Status WritePid(int fd, const std::string& path) {
+// For people. The lock holds without it, also on a disk that takes nothing.
+void NotePid(int fd) {
   const std::string pid = absl::StrCat(::getpid(), "\n");
-  if (::ftruncate(fd, 0) != 0 ||
-      ::pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    return ErrnoStatus(errno, "write", path);
-  }
-  return absl::OkStatus();
+  if (::ftruncate(fd, 0) == 0) std::ignore = ::pwrite(fd, pid.data(), pid.size(), 0);
+}
+
+// A file that is there can be locked on a read-only disk too.
+int Open(const std::string& path) {
+  constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW;
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0644);
+  return fd < 0 && errno == EROFS ? ::open(path.c_str(), O_RDONLY | kFlags) : fd;
 }
 
 }  // namespace
@@ -40,7 +45,7 @@ int FolderLock::SystemFlock(int fd, int operation) { return ::flock(fd, operatio
 absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Acquire(const std::string& path,
                                                                 LeaseTimes lease_times,
                                                                 const Flock& flock) {
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  Descriptor file(Open(path));
   if (file.get() < 0) return ErrnoStatus(errno, "open", path);
   std::unique_ptr<FolderLease> lease;
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -52,7 +57,7 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Acquire(const std::strin
     if (!LacksLocks(errno)) return ErrnoStatus(errno, "lock", path);
     LORSA_ASSIGN_OR_RETURN(lease, FolderLease::Acquire(path, lease_times));
   }
-  LORSA_RETURN_IF_ERROR(WritePid(file.get(), path));
+  NotePid(file.get());
   return std::unique_ptr<FolderLock>(new FolderLock(std::move(file), std::move(lease)));
 }
 

@@ -39,21 +39,57 @@ absl::StatusOr<T> WriteFor(CatalogWriter& writer,
   return result;
 }
 
+bool IsDiskTrouble(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> OpenForWriting(const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::Open(path));
+  if (connection->read_only()) {
+    return absl::UnavailableError(absl::StrCat("catalog: ", path, " is on a read-only disk"));
+  }
+  PosixFileSystem fs;  // SQLite does not write through one either.
+  LORSA_RETURN_IF_ERROR(PrepareSchema(fs, *connection, path));
+  return connection;
+}
+
+// OK if the catalog can at least be read, though `obstacle` keeps it from being written.
+absl::Status CheckForReading(const std::string& path, const absl::Status& obstacle) {
+  const auto connection = Connection::OpenReadOnly(path);
+  if (!connection.ok()) return obstacle;
+  PosixFileSystem fs;
+  return CheckReadOnlySchema(fs, **connection, path, obstacle);
+}
+
 }  // namespace
 
-Catalog::Catalog(std::unique_ptr<CatalogWriter> writer, std::unique_ptr<ConnectionPool> readers)
-    : writer_(std::move(writer)), readers_(std::move(readers)) {}
+Catalog::Catalog(std::unique_ptr<ConnectionPool> readers, std::unique_ptr<CatalogWriter> writer,
+                 std::function<bool()> make_room)
+    : readers_(std::move(readers)), writer_(std::move(writer)), make_room_(std::move(make_room)) {}
 
 Catalog::~Catalog() = default;
 
-absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::string& path) {
-  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::Open(path));
-  PosixFileSystem fs;  // SQLite does not write through one either.
-  LORSA_RETURN_IF_ERROR(PrepareSchema(fs, *connection, path));
+absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::string& path,
+                                                       std::function<bool()> make_room) {
+  absl::StatusOr<std::unique_ptr<Connection>> connection = OpenForWriting(path);
+  if (!connection.ok()) {
+    if (!IsDiskTrouble(connection.status())) return connection.status();
+    LORSA_RETURN_IF_ERROR(CheckForReading(path, connection.status()));
+  }
+  auto readers = std::make_unique<ConnectionPool>(path, /*read_only=*/!connection.ok());
+  const auto open = [&pool = *readers] { return pool.OpenForWriting(); };
+  auto writer = std::make_unique<CatalogWriter>(std::move(connection), open);
   return std::unique_ptr<Catalog>(
-      new Catalog(std::make_unique<CatalogWriter>(std::move(connection)),
-                  std::make_unique<ConnectionPool>(path)));
+      new Catalog(std::move(readers), std::move(writer), std::move(make_room)));
 }
+
+absl::Status Catalog::WriteDeletion(const std::function<absl::Status(WriteTransaction&)>& write) {
+  absl::Status status = writer_->Write(write);
+  if (!IsDiskTrouble(status) || writer_->problem().ok() || !make_room_()) return status;
+  return writer_->Write(write);
+}
+
+absl::Status Catalog::CheckWritable() { return writer_->CheckWritable(); }
 
 absl::StatusOr<JobRecord> Catalog::CreateJob(const NewJob& job, absl::Time now) {
   return WriteFor<JobRecord>(
@@ -155,7 +191,7 @@ absl::StatusOr<std::vector<v1::Sweep>> Catalog::ListSweeps(absl::string_view bef
 }
 
 absl::Status Catalog::DeleteJob(absl::string_view id, const JobCheck& check) {
-  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+  return WriteDeletion([&](WriteTransaction& transaction) -> absl::Status {
     LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(transaction, id));
     LORSA_RETURN_IF_ERROR(check(job.record));
     return MarkDeleted(transaction, job.number);
@@ -168,8 +204,12 @@ absl::StatusOr<std::vector<JobRecord>> Catalog::DeletedJobs(int limit) const {
 }
 
 absl::StatusOr<bool> Catalog::PurgeJob(absl::string_view id) {
-  return WriteFor<bool>(
-      *writer_, [&](WriteTransaction& transaction) { return RemoveSomeRows(transaction, id); });
+  bool all = false;
+  LORSA_RETURN_IF_ERROR(WriteDeletion([&](WriteTransaction& transaction) -> absl::Status {
+    LORSA_ASSIGN_OR_RETURN(all, RemoveSomeRows(transaction, id));
+    return absl::OkStatus();
+  }));
+  return all;
 }
 
 absl::Status Catalog::CheckReadable() const {
@@ -282,14 +322,14 @@ absl::StatusOr<v1::Checkpoint> Catalog::PinCheckpoint(absl::string_view job_id, 
 
 absl::Status Catalog::DeleteCheckpoint(absl::string_view job_id, int64_t step,
                                        bool even_if_pinned) {
-  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+  return WriteDeletion([&](WriteTransaction& transaction) -> absl::Status {
     LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
     return RemoveCheckpoint(transaction, job, step, even_if_pinned);
   });
 }
 
 absl::Status Catalog::DeleteUnneededCheckpoint(absl::string_view job_id, int64_t step) {
-  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+  return WriteDeletion([&](WriteTransaction& transaction) -> absl::Status {
     LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(transaction, job_id));
     return RemoveUnneededCheckpoint(transaction, job, step);
   });
@@ -387,7 +427,7 @@ absl::StatusOr<v1::ActivationSet> Catalog::UpdateActivationSet(
 }
 
 absl::Status Catalog::DeleteActivationSet(absl::string_view id) {
-  return writer_->Write(
+  return WriteDeletion(
       [&](WriteTransaction& transaction) { return RemoveActivationSet(transaction, id); });
 }
 

@@ -41,6 +41,7 @@ namespace lorsa::server {
 
 class CatalogWriter;
 class ConnectionPool;
+class WriteTransaction;
 
 // A job as stored.
 struct JobRecord {
@@ -176,7 +177,12 @@ class Catalog {
   // Creates the file or opens it. One of an older program is brought up to date, after a copy of it
   // was left beside (schema.h). FAILED_PRECONDITION, leaving it untouched, if a newer program wrote
   // it.
-  static absl::StatusOr<std::unique_ptr<Catalog>> Open(const std::string& path);
+  //
+  // On a disk that is full or read-only it opens for reading: writes return the error, each tries
+  // anew, and the first that the disk takes ends that. A deletion that the full disk does not take
+  // calls `make_room`, which returns whether it made some, and is tried once more.
+  static absl::StatusOr<std::unique_ptr<Catalog>> Open(
+      const std::string& path, std::function<bool()> make_room = [] { return false; });
   // Finishes what is queued.
   ~Catalog();
 
@@ -215,6 +221,8 @@ class Catalog {
                                       const JobDecision& decision);
 
   // --- Sweeps ---
+  // OK if writes succeed, as far as is known. If the newest did not, it is tried whether one does.
+  absl::Status CheckWritable();
 
   // Stores the sweep and all its jobs, or nothing. The same id and request again return the sweep
   // that the first call made; ALREADY_EXISTS for an id of sweep or job that is taken.
@@ -349,7 +357,9 @@ class Catalog {
   absl::StatusOr<std::vector<std::string>> JobsUsingSet(absl::string_view set_id) const;
 
  private:
-  Catalog(std::unique_ptr<CatalogWriter> writer, std::unique_ptr<ConnectionPool> readers);
+  Catalog(std::unique_ptr<ConnectionPool> readers, std::unique_ptr<CatalogWriter> writer,
+          std::function<bool()> make_room);
+  absl::Status WriteDeletion(const std::function<absl::Status(WriteTransaction&)>& write);
 
   const std::unique_ptr<CatalogWriter> writer_;
   const std::unique_ptr<ConnectionPool> readers_;
@@ -358,3 +368,5 @@ class Catalog {
 }  // namespace lorsa::server
 
 #endif  // LORSA_SERVER_CATALOG_CATALOG_H_
+  const std::unique_ptr<CatalogWriter> writer_;
+  const std::function<bool()> make_room_;

@@ -14,8 +14,11 @@ constexpr size_t kMaxGroup = 256;
 
 }  // namespace
 
-CatalogWriter::CatalogWriter(std::unique_ptr<Connection> connection)
-    : connection_(std::move(connection)), thread_([this] { Run(); }) {}
+CatalogWriter::CatalogWriter(absl::StatusOr<std::unique_ptr<Connection>> connection, Opener open)
+    : connection_(connection.ok() ? *std::move(connection) : nullptr),
+      open_(std::move(open)),
+      problem_(connection.status()),
+      thread_([this] { Run(); }) {}
 
 CatalogWriter::~CatalogWriter() {
   {
@@ -54,18 +57,39 @@ std::vector<CatalogWriter::Pending*> CatalogWriter::TakeGroup() {
   return group;
 }
 
+absl::Status CatalogWriter::problem() const {
+  absl::MutexLock lock(&mu_);
+  return problem_;
+}
+
+absl::Status CatalogWriter::CheckWritable() {
+  if (problem().ok()) return absl::OkStatus();
+  LORSA_RETURN_IF_ERROR(Write([](WriteTransaction& transaction) { return transaction.Touch(); }));
+  absl::MutexLock lock(&mu_);
+  problem_ = absl::OkStatus();
+  return problem_;
+}
+
 void CatalogWriter::CommitGroup(const std::vector<Pending*>& group) {
   const absl::Status status = RunGroup(group);
   if (status.ok()) return;
-  if (connection_->in_transaction()) {
+  {
+    absl::MutexLock lock(&mu_);
+    problem_ = status;
+  }
+  if (connection_ != nullptr && connection_->in_transaction()) {
     connection_->Execute("ROLLBACK").IgnoreError();  // The first error is the one to report.
   }
+  if (connection_ != nullptr && connection_->read_only()) connection_ = nullptr;
   for (Pending* pending : group) {
     if (pending->result.ok()) pending->result = status;
   }
 }
 
 absl::Status CatalogWriter::RunGroup(const std::vector<Pending*>& group) {
+  if (connection_ == nullptr) {
+    LORSA_ASSIGN_OR_RETURN(connection_, open_());
+  }
   LORSA_RETURN_IF_ERROR(connection_->Execute("BEGIN IMMEDIATE"));
   for (Pending* pending : group) {
     LORSA_RETURN_IF_ERROR(RunUnderSavepoint(*pending));

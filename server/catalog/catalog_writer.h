@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "server/catalog/sqlite.h"
 #include "server/catalog/transaction.h"
@@ -19,13 +20,21 @@ namespace lorsa::server {
 // Thread-safe.
 class CatalogWriter {
  public:
-  explicit CatalogWriter(std::unique_ptr<Connection> connection);
+  using Opener = std::function<absl::StatusOr<std::unique_ptr<Connection>>()>;
+
+  // `connection` is an error while the disk takes nothing: each write then tries `open` first.
+  CatalogWriter(absl::StatusOr<std::unique_ptr<Connection>> connection, Opener open);
   // Finishes what is queued.
   ~CatalogWriter();
 
   // Runs `write` on the writer thread inside a transaction; returns once that has committed, or the
   // error of `write` or of the commit. In each case of an error nothing of `write` happened.
   absl::Status Write(const std::function<absl::Status(WriteTransaction&)>& write);
+
+  // OK if writes succeed, as far as is known; otherwise the error of the newest that did not.
+  absl::Status problem() const;
+  // The same after a look, if there was a problem.
+  absl::Status CheckWritable();
 
  private:
   struct Pending {
@@ -40,8 +49,10 @@ class CatalogWriter {
   absl::Status RunGroup(const std::vector<Pending*>& group);
   absl::Status RunUnderSavepoint(Pending& pending);
 
-  const std::unique_ptr<Connection> connection_;  // of the writer thread alone
-  absl::Mutex mu_;
+  std::unique_ptr<Connection> connection_;  // of the writer thread alone; null: open first
+  const Opener open_;
+  mutable absl::Mutex mu_;
+  absl::Status problem_ ABSL_GUARDED_BY(mu_);
   std::deque<Pending*> queue_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;

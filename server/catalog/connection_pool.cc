@@ -1,5 +1,6 @@
 #include "server/catalog/connection_pool.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
 namespace lorsa::server {
@@ -15,7 +16,25 @@ void ConnectionPool::End(Connection& connection) {
   if (commit.ok()) commit->Run().IgnoreError();
 }
 
+absl::StatusOr<std::unique_ptr<Connection>> ConnectionPool::OpenForWriting() {
+  absl::MutexLock nobody_reads(&opening_mu_);
+  {
+    // They would not see what is written from now on, and SQLite shares with them what they opened
+    // for reading alone.
+    absl::MutexLock lock(&mu_);
+    idle_.clear();
+  }
+  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::OpenExisting(path_));
+  if (connection->read_only()) {
+    return absl::UnavailableError(absl::StrCat("catalog: ", path_, " is on a read-only disk"));
+  }
+  LORSA_RETURN_IF_ERROR(connection->Execute("BEGIN IMMEDIATE; COMMIT"));
+  read_only_ = false;
+  return connection;
+}
+
 absl::StatusOr<std::unique_ptr<Connection>> ConnectionPool::Open() const {
+  if (read_only_) return Connection::OpenReadOnly(path_);
   LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::OpenExisting(path_));
   LORSA_RETURN_IF_ERROR(connection->Execute("PRAGMA query_only = ON"));
   return connection;

@@ -20,12 +20,18 @@ namespace lorsa::server {
 // that call.
 class ConnectionPool {
  public:
-  // The file is there.
-  explicit ConnectionPool(std::string path) : path_(std::move(path)) {}
+  // The file is there. `read_only`: its disk takes nothing, until OpenForWriting
+  // succeeds.
+  ConnectionPool(std::string path, bool read_only)
+      : path_(std::move(path)), read_only_(read_only) {}
+
+  // A connection that writes, opened while nothing reads.
+  absl::StatusOr<std::unique_ptr<Connection>> OpenForWriting();
 
   // Runs `read(transaction)`, which returns a Status or StatusOr, on a snapshot of the catalog.
   template <typename Read>
   auto Run(Read read) -> decltype(read(std::declval<ReadTransaction&>())) {
+    absl::ReaderMutexLock reading(&opening_mu_);
     absl::StatusOr<std::unique_ptr<Connection>> connection = Take();
     if (!connection.ok()) return std::move(connection).status();
     auto result = RunOn(**connection, read);
@@ -36,6 +42,7 @@ class ConnectionPool {
   // The same on a new connection, which has nothing in its cache and is not kept.
   template <typename Read>
   auto RunUncached(Read read) -> decltype(read(std::declval<ReadTransaction&>())) {
+    absl::ReaderMutexLock reading(&opening_mu_);
     absl::StatusOr<std::unique_ptr<Connection>> connection = Open();
     if (!connection.ok()) return std::move(connection).status();
     return RunOn(**connection, read);
@@ -55,11 +62,13 @@ class ConnectionPool {
   static absl::Status Begin(Connection& connection);
   static void End(Connection& connection);
 
-  absl::StatusOr<std::unique_ptr<Connection>> Open() const;
-  absl::StatusOr<std::unique_ptr<Connection>> Take();
+  absl::StatusOr<std::unique_ptr<Connection>> Open() const ABSL_SHARED_LOCKS_REQUIRED(opening_mu_);
+  absl::StatusOr<std::unique_ptr<Connection>> Take() ABSL_SHARED_LOCKS_REQUIRED(opening_mu_);
   void Return(std::unique_ptr<Connection> connection);
 
   const std::string path_;
+  absl::Mutex opening_mu_;
+  bool read_only_ ABSL_GUARDED_BY(opening_mu_);
   absl::Mutex mu_;
   std::vector<std::unique_ptr<Connection>> idle_ ABSL_GUARDED_BY(mu_);
 };

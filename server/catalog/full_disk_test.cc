@@ -36,15 +36,98 @@ class SmallDisk {
     ::close(fd);
   }
   void Free() const { ::unlink(Path("ballast").c_str()); }
+  void SetReadOnly(bool read_only) const {
+    ASSERT_EQ(::mount(nullptr, folder_.c_str(), nullptr, MS_REMOUNT | (read_only ? MS_RDONLY : 0),
+                      "size=1m"),
+              0);
+  }
 
  private:
   std::string folder_;
   bool mounted_;
 };
 
+constexpr char kMustBeRoot[] = "this test mounts a tmpfs and must run as root";
+
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+}
+
+// The catalog with the job `before`, as a server leaves it that ends, or that is killed.
+void LeaveCatalog(const SmallDisk& disk, bool killed) {
+  const std::string path = disk.Path("catalog.sqlite");
+  auto catalog = Catalog::Open(killed ? path + ".live" : path).value();
+  ASSERT_TRUE(catalog->CreateJob({.id = "before"}, absl::Now()).ok());
+  if (!killed) return;
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::filesystem::copy(path + ".live" + suffix, path + suffix);
+  }
+}
+
+void ExpectReadingAlone(Catalog& catalog) {
+  EXPECT_TRUE(catalog.GetJob("before").ok());
+  EXPECT_TRUE(catalog.CheckReadable().ok());
+  EXPECT_TRUE(IsRefusal(catalog.CheckWritable()));
+  EXPECT_TRUE(IsRefusal(catalog.CreateJob({.id = "during"}, absl::Now()).status()));
+}
+
+void ExpectWriting(Catalog& catalog) {
+  const absl::Status writable = catalog.CheckWritable();
+  EXPECT_TRUE(writable.ok()) << writable;
+  EXPECT_TRUE(catalog.CreateJob({.id = "after"}, absl::Now()).ok());
+  EXPECT_TRUE(catalog.GetJob("after").ok());
+  EXPECT_TRUE(catalog.GetJob("before").ok());
+}
+
+class UnwritableDiskTest : public ::testing::TestWithParam<bool> {};  // killed
+
+// The server did not start, so nobody could delete anything.
+TEST_P(UnwritableDiskTest, ACatalogOnAReadOnlyDiskIsReadAndWrittenAgainLater) {
+  const SmallDisk disk;
+  ASSERT_TRUE(disk.mounted()) << kMustBeRoot;
+  LeaveCatalog(disk, GetParam());
+  disk.SetReadOnly(true);
+  auto catalog = Catalog::Open(disk.Path("catalog.sqlite")).value();
+  ExpectReadingAlone(*catalog);
+  disk.SetReadOnly(false);
+  ExpectWriting(*catalog);
+}
+
+INSTANTIATE_TEST_SUITE_P(ClosedAndKilled, UnwritableDiskTest, ::testing::Bool());
+
+TEST(FullDiskTest, ACatalogOnAFullDiskIsReadAndWrittenAgainLater) {
+  const SmallDisk disk;
+  ASSERT_TRUE(disk.mounted()) << kMustBeRoot;
+  LeaveCatalog(disk, /*killed=*/false);
+  disk.Fill();
+  auto catalog = Catalog::Open(disk.Path("catalog.sqlite")).value();
+  ExpectReadingAlone(*catalog);
+  disk.Free();
+  ExpectWriting(*catalog);
+}
+
+TEST(FullDiskTest, ADeletionUsesTheSpareRoom) {
+  const SmallDisk disk;
+  ASSERT_TRUE(disk.mounted()) << kMustBeRoot;
+  LeaveCatalog(disk, /*killed=*/false);
+  disk.Fill();
+  int asked = 0;
+  auto catalog = Catalog::Open(disk.Path("catalog.sqlite"), [&] {
+                   ++asked;
+                   disk.Free();
+                   return true;
+                 }).value();
+  EXPECT_TRUE(IsRefusal(catalog->CreateJob({.id = "during"}, absl::Now()).status()));
+  EXPECT_EQ(asked, 0);
+  const absl::Status deleted =
+      catalog->DeleteJob("before", [](const JobRecord&) { return absl::OkStatus(); });
+  EXPECT_TRUE(deleted.ok()) << deleted;
+  EXPECT_EQ(asked, 1);
+}
+
 TEST(FullDiskTest, WritesFailAsAWholeAndWorkAgainWhenThereIsRoom) {
   const SmallDisk disk;
-  ASSERT_TRUE(disk.mounted()) << "this test mounts a tmpfs and must run as root";
+  ASSERT_TRUE(disk.mounted()) << kMustBeRoot;
   auto catalog = Catalog::Open(disk.Path("catalog.sqlite")).value();
   NewJob job{.id = "before"};
   ASSERT_TRUE(catalog->CreateJob(job, absl::Now()).ok());

@@ -280,6 +280,14 @@ absl::StatusOr<int64_t> SchemaVersion(Connection& connection) {
   return statement.Int(0);
 }
 
+// Damage would come out as rows that are missing, and be written over.
+absl::Status RefuseUnsound(FileSystem& fs, Connection& connection, const std::string& path,
+                           int64_t version) {
+  LORSA_RETURN_IF_ERROR(RefuseNewerSchema(version));
+  LORSA_RETURN_IF_ERROR(CheckLastPage(fs, connection, path));
+  return CheckPages(connection, /*and_indexes=*/false);
+}
+
 absl::Status RefuseNewerSchema(int64_t version) {
   if (version <= kSchemaVersion) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("the catalog has version ", version,
@@ -289,12 +297,18 @@ absl::Status RefuseNewerSchema(int64_t version) {
 
 absl::Status PrepareSchema(FileSystem& fs, Connection& connection, const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
-  absl::Status refusal = RefuseNewerSchema(version);
-  // Damage would come out as rows that are missing, and be written over.
-  if (refusal.ok()) refusal = CheckLastPage(fs, connection, path);
-  if (refusal.ok()) refusal = CheckPages(connection, /*and_indexes=*/false);
-  if (!refusal.ok()) {
+  if (const absl::Status refusal = RefuseUnsound(fs, connection, path, version); !refusal.ok()) {
     connection.LeaveLogOnClose();
+absl::Status CheckReadOnlySchema(FileSystem& fs, Connection& connection, const std::string& path,
+                                 const absl::Status& obstacle) {
+  LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
+  LORSA_RETURN_IF_ERROR(RefuseUnsound(fs, connection, path, version));
+  if (version == kSchemaVersion) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the catalog has version ", version, " and cannot be brought up to ", kSchemaVersion, ": ",
+      obstacle.message(), "; make room with the lorsad that wrote it, or by hand"));
+}
+
     return refusal;
   }
   if (version == 0) {

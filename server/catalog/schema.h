@@ -25,6 +25,11 @@ absl::StatusOr<int64_t> SchemaVersion(Connection& connection);
 // FAILED_PRECONDITION if `version` is above kSchemaVersion.
 absl::Status RefuseNewerSchema(int64_t version);
 
+// Of a catalog that can only be read just now, because of `obstacle`: FAILED_PRECONDITION if it has
+// another version, DATA_LOSS if its pages are damaged.
+absl::Status CheckReadOnlySchema(FileSystem& fs, Connection& connection, const std::string& path,
+                                 const absl::Status& obstacle);
+
 // Makes the tables in an empty file, or brings those of an older version up to this one, in one
 // transaction; then turns on WAL. Before it changes an older file, which is at `path`, it leaves a
 // copy of it beside, PATH.version-N; that copy is for people to delete. FAILED_PRECONDITION if a

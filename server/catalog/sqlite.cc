@@ -1,10 +1,12 @@
 #include "server/catalog/sqlite.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 
 namespace lorsa::server {
@@ -97,7 +99,7 @@ std::string Statement::Bytes(int column) const {
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& path) {
-  return OpenWith(path, SQLITE_OPEN_CREATE);
+  return OpenWith(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenExisting(const std::string& path) {
@@ -105,13 +107,23 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenExisting(const std::
   if (::access(path.c_str(), F_OK) != 0) {
     return absl::NotFoundError(absl::StrCat("there is no catalog ", path));
   }
-  return OpenWith(path, 0);
+  return OpenWith(path, SQLITE_OPEN_READWRITE);
+}
+
+// A log holds what the file lacks, and SQLite reads both if the log's index is there too, which a
+// server that was killed has left. Without a log the file is whole, and needs no index.
+absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenReadOnly(const std::string& path) {
+  struct stat log;
+  const bool has_log = ::stat((path + "-wal").c_str(), &log) == 0 && log.st_size > 0;
+  const std::string name = absl::StrReplaceAll(path, {{"%", "%25"}, {"?", "%3f"}, {"#", "%23"}});
+  return OpenWith(absl::StrCat("file:", name, has_log ? "" : "?immutable=1"),
+                  SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::OpenWith(const std::string& path,
                                                                  int flags) {
   sqlite3* db = nullptr;
-  flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  flags |= SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   const int code = sqlite3_open_v2(path.c_str(), &db, flags, nullptr);
   // Even a failed open makes a handle, which holds the message and must be closed.
   std::unique_ptr<Connection> connection(new Connection(db));

@@ -58,6 +58,9 @@ class Connection {
   static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& path);
   // The same for a file that must be there: NOT_FOUND otherwise.
   static absl::StatusOr<std::unique_ptr<Connection>> OpenExisting(const std::string& path);
+  // The same without writing anything, beside the file either: for a disk that takes nothing. While
+  // one that was closed cleanly is open so, nobody may write to it.
+  static absl::StatusOr<std::unique_ptr<Connection>> OpenReadOnly(const std::string& path);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -76,6 +79,8 @@ class Connection {
   int64_t last_insert_rowid() const { return sqlite3_last_insert_rowid(db_); }
   // False also after an error that made SQLite roll back by itself (a full disk).
   bool in_transaction() const { return sqlite3_get_autocommit(db_) == 0; }
+  // Whether the file could be opened for reading alone, and will stay so for this connection.
+  bool read_only() const { return sqlite3_db_readonly(db_, "main") == 1; }
 
  private:
   explicit Connection(sqlite3* db) : db_(db) {}

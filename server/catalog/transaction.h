@@ -6,7 +6,9 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/catalog/schema.h"
 #include "server/catalog/sqlite.h"
 
 namespace lorsa::server {
@@ -38,6 +40,10 @@ class WriteTransaction : public ReadTransaction {
   // As Connection's.
   int64_t changes() const { return connection_.changes(); }
   int64_t last_insert_rowid() const { return connection_.last_insert_rowid(); }
+  // Writes a page as it is, so that the commit shows whether the disk takes anything.
+  absl::Status Touch() {
+    return connection_.Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
+  }
 
  private:
   friend class CatalogWriter;
