@@ -37,6 +37,15 @@ std::string CatalogMessage(const Catalog& catalog) {
   return status.ok() ? "" : std::string(status.message());
 }
 
+// While it holds, each look is a try to write, so that it ends by itself.
+std::string ReadOnlyMessage(const MonitorEnvironment& env) {
+  const absl::Status status = env.catalog.CheckWritable();
+  if (status.ok()) return "";
+  return absl::StrCat("the catalog can only be read (", status.message(), "): nothing is started; ",
+                      "make room on the disk of ", env.data_folder,
+                      " (deletions work on a full disk), or make the disk writable");
+}
+
 std::string DamageMessage(const Catalog& catalog) {
   const auto sets = catalog.QuarantinedSets();
   const auto checkpoints = catalog.DamagedCheckpoints(kMaxNamed);
@@ -55,7 +64,8 @@ std::string DamageMessage(const Catalog& catalog) {
 void ReportHealth(const ServerConditions& conditions, grpc::HealthCheckServiceInterface& health) {
   const bool answers = !conditions.Holds(kRecovering) && !conditions.Holds(kDraining) &&
                        !conditions.Holds(kCatalogUnreadable);
-  const bool starts_jobs = answers && !conditions.Holds(kDiskReserve);
+  const bool starts_jobs =
+      answers && !conditions.Holds(kDiskReserve) && !conditions.Holds(kCatalogReadOnly);
   for (const char* service : kServices) health.SetServingStatus(service, answers);
   health.SetServingStatus("lorsa.v1.JobService", starts_jobs);
   health.SetServingStatus("", starts_jobs);
@@ -65,6 +75,7 @@ void ReportHealth(const ServerConditions& conditions, grpc::HealthCheckServiceIn
 void LookOnce(const MonitorEnvironment& env) {
   env.conditions.Set(kDiskReserve, DiskMessage(env));
   env.conditions.Set(kCatalogUnreadable, CatalogMessage(env.catalog));
+  env.conditions.Set(kCatalogReadOnly, ReadOnlyMessage(env));
   env.conditions.Set(kDamagedData, DamageMessage(env.catalog));
   env.conditions.Set(kTooManyStreams, env.stream_shortage());
   ReportHealth(env.conditions, env.health);

@@ -21,13 +21,13 @@ inline constexpr char kStoredDataHealth[] = "lorsa.v1.StoredData";
 
 // What the health service says of `conditions`, and from now on whoever watches it hears:
 //   each service        NOT_SERVING while recovering, draining or the catalog cannot be read
-//   "" and JobService   besides, while the disk is nearly full: no job can start, what is there can
-//                       be read
+//   "" and JobService   besides, while the disk is nearly full or takes nothing: no job can start,
+//                       what is there can be read
 //   kStoredDataHealth   NOT_SERVING while damage is known
 void ReportHealth(const ServerConditions& conditions, grpc::HealthCheckServiceInterface& health);
 
 struct MonitorEnvironment {
-  const Catalog& catalog;
+  Catalog& catalog;
   FileSystem& fs;
   ServerConditions& conditions;
   grpc::HealthCheckServiceInterface& health;
@@ -37,8 +37,8 @@ struct MonitorEnvironment {
   int64_t disk_reserve_bytes = 0;
 };
 
-// One look: sets DISK_RESERVE, CATALOG_UNREADABLE, DAMAGED_DATA and TOO_MANY_STREAMS, or takes them
-// off, and reports.
+// One look: sets DISK_RESERVE, CATALOG_UNREADABLE, CATALOG_READ_ONLY, DAMAGED_DATA and
+// TOO_MANY_STREAMS, or takes them off, and reports.
 void LookOnce(const MonitorEnvironment& environment);
 
 // Looks once a second, on a thread of its own, as long as it lives.

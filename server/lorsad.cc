@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@
 #include "base/machine_memory.h"
 #include "base/rooted_file_system.h"
 #include "base/status_macros.h"
+#include "server/spare_room.h"
 #include "server/webhooks/webhook_key.h"
 
 namespace lorsa::server {
@@ -25,6 +27,7 @@ namespace {
 // manifest.h); tokens, mask and what frames them stay far below the rest.
 constexpr int kMaxSendBytes = store::kMaxSequenceBytes + (16 << 20);
 constexpr size_t kMaxTransportBytes = size_t{1} << 30;
+constexpr absl::Duration kDiskInterval = absl::Seconds(1);
 constexpr absl::Duration kDrainDeadline = absl::Seconds(120);
 constexpr auto kCallsDeadline = std::chrono::seconds(3);
 
@@ -136,7 +139,11 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   LORSA_ASSIGN_OR_RETURN(auto readers, store::ReaderPool::Create(options.limits.reader_threads));
   LORSA_RETURN_IF_ERROR(RefuseLostCatalog(fs, layout));
   // Last: it upgrades a catalog, which the lorsad before this one then refuses.
-  LORSA_ASSIGN_OR_RETURN(auto catalog, Catalog::Open(layout.CatalogFile()));  // 2
+  LORSA_ASSIGN_OR_RETURN(  // 2
+      auto catalog, Catalog::Open(layout.CatalogFile(), [layout] {
+        PosixFileSystem on_disk;
+        return GiveUpSpareRoom(on_disk, layout);
+      }));
   return Foundation{.layout = layout,
                     .lock = std::move(lock),
                     .catalog = std::move(catalog),
@@ -151,13 +158,18 @@ absl::StatusOr<std::unique_ptr<Lorsad>> Lorsad::Start(const LorsadOptions& optio
   PosixFileSystem fs;
   LORSA_ASSIGN_OR_RETURN(const ListenAddress wanted, ParseListenAddress(options.listen));
   LORSA_ASSIGN_OR_RETURN(Foundation foundation, Prepare(fs, options));  // 1, 2
-  std::unique_ptr<Lorsad> lorsad(new Lorsad(options, std::move(foundation)));
-  LORSA_RETURN_IF_ERROR(lorsad->Listen(wanted));  // 3
-  LORSA_RETURN_IF_ERROR(WriteFileAtomically(*lorsad->fs_, lorsad->layout_.EndpointFile(),
-                                            lorsad->address_ + "\n"));  // 4
-  lorsad->BeginWork();                                                  // 5
-  LORSA_RETURN_IF_ERROR(lorsad->ServeMetrics());                        // 6
-  return lorsad;
+  try {
+    std::unique_ptr<Lorsad> lorsad(new Lorsad(options, std::move(foundation)));
+    LORSA_RETURN_IF_ERROR(lorsad->ServeMetrics());  // 3
+    LORSA_RETURN_IF_ERROR(lorsad->Listen(wanted));  // 4
+    lorsad->PrepareWork();
+    lorsad->BeginWork();  // 5, 6
+    return lorsad;
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the system gives no thread (", error.what(),
+                     "): raise the limit on processes (ulimit -u, or the container's)"));
+  }
 }
 
 Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
@@ -181,7 +193,12 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
              .layout = layout_,
              .now = absl::Now,
              .random_bytes = SystemRandomBytes,
-             .launch_obstacle = [this] { return conditions_.Message(kDiskReserve); }}),
+             .launch_obstacle =
+                 [this] {
+                   return conditions_.Holds(kCatalogReadOnly)
+                              ? conditions_.Message(kCatalogReadOnly)
+                              : conditions_.Message(kDiskReserve);
+                 }}),
       authorizer_(MethodRules(), jobs_.sessions()),
       streams_(options.limits.streams),
       threads_(authorizer_, streams_),
@@ -230,7 +247,11 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                        .sessions = jobs_.sessions(),
                        .uploads = staged_uploads_,
                        .fs = *fs_,
-                       .layout = layout_}) {}
+                       .layout = layout_}),
+      disk_user_(kDiskInterval, [this] {
+        UseDisk();
+        return false;
+      }) {}
 
 void Lorsad::Configure(grpc::ServerBuilder& builder) const {
   const ServerLimits& limits = options_.limits;
@@ -277,20 +298,9 @@ absl::Status Lorsad::Listen(const ListenAddress& wanted) {
   return absl::OkStatus();
 }
 
-void Lorsad::BeginWork() {
-  const MonitorEnvironment environment{.catalog = *catalog_,
-                                       .fs = *fs_,
-                                       .conditions = conditions_,
-                                       .health = *server_->GetHealthCheckService(),
-                                       .stream_shortage = [this] { return StreamShortage(); },
-                                       .data_folder = layout_.root(),
-                                       .disk_reserve_bytes = options_.disk_reserve_bytes};
-  LookOnce(environment);  // Before a job is started.
-  jobs_.Poll();
-  conditions_.Set(kRecovering, "");
-  jobs_.Start();
-  monitor_ = std::make_unique<ConditionMonitor>(environment);
-  SendNotices();
+void Lorsad::PrepareWork() {
+  monitor_ = std::make_unique<ConditionMonitor>(Monitored());
+  PrepareWebhooks();
   if (options_.verify_interval == absl::ZeroDuration()) return;
   scrubber_ = std::make_unique<Scrubber>(ScrubberEnvironment{.catalog = *catalog_,
                                                              .fs = *fs_,
@@ -305,7 +315,39 @@ std::string Lorsad::StreamShortage() const {
   return shortage.empty() ? activation_service_.StreamShortage() : shortage;
 }
 
-void Lorsad::SendNotices() {
+MonitorEnvironment Lorsad::Monitored() {
+  return {.catalog = *catalog_,
+          .fs = *fs_,
+          .conditions = conditions_,
+          .health = *server_->GetHealthCheckService(),
+          .stream_shortage = [this] { return StreamShortage(); },
+          .data_folder = layout_.root(),
+          .disk_reserve_bytes = options_.disk_reserve_bytes};
+}
+
+// What a full disk did not take is tried again.
+void Lorsad::UseDisk() {
+  if (!endpoint_written_) {
+    const absl::Status written = WriteFileAtomically(*fs_, layout_.EndpointFile(), address_ + "\n");
+    endpoint_written_ = written.ok();
+    endpoint_log_.Note(written.ok() ? "" : absl::StrCat("error=\"", written.ToString(), "\""));
+  }
+  KeepSpareRoom(*fs_, layout_);
+}
+
+void Lorsad::BeginWork() {
+  working_ = true;
+  UseDisk();              // 5
+  LookOnce(Monitored());  // Before a job is started.
+  jobs_.Poll();
+  conditions_.Set(kRecovering, "");
+  ReportHealth(conditions_, *server_->GetHealthCheckService());
+  jobs_.Start();
+  disk_user_.Start();
+  if (webhooks_ != nullptr) webhooks_->Start();
+}
+
+void Lorsad::PrepareWebhooks() {
   if (webhook_key_.empty()) return;
   webhook_calls_ = MakeCurlPost(options_.webhooks.timeout);
   webhooks_ = std::make_unique<WebhookSender>(
@@ -316,7 +358,6 @@ void Lorsad::SendNotices() {
                          .key = webhook_key_,
                          .give_up = options_.webhooks.give_up,
                          .user_agent = absl::StrCat("lorsad/", kVersion)});
-  webhooks_->Start();
 }
 
 absl::Status Lorsad::ServeMetrics() {
@@ -336,21 +377,28 @@ absl::Status Lorsad::ServeMetrics() {
 Lorsad::~Lorsad() { Stop(); }
 
 void Lorsad::Stop() {
-  if (std::exchange(stopped_, true) || server_ == nullptr) return;
-  conditions_.Set(kDraining, "the server is stopping; call again once the next one runs");  // 1
-  ReportHealth(conditions_, *server_->GetHealthCheckService());
-  jobs_.BeginDrain();
-  if (!jobs_.AwaitDrained(kDrainDeadline)) {
-    spdlog::warn("event=drain_deadline message=\"workers go on; the next server hears of them\"");
-  }
+  if (std::exchange(stopped_, true)) return;
+  if (working_) Drain();  // 1
   jobs_.Stop();
+  disk_user_.Stop();
   webhooks_.reset();
   scrubber_.reset();
   metrics_.reset();
   monitor_.reset();
-  fs_->Remove(layout_.EndpointFile()).IgnoreError();  // 2; the next start writes it anew
+  if (working_) fs_->Remove(layout_.EndpointFile()).IgnoreError();  // 2; the next start writes it
+  if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() + kCallsDeadline);  // 3
   server_->Wait();
+}
+
+void Lorsad::Drain() {
+  conditions_.Set(kDraining, "the server is stopping; call again once the next one runs");
+  ReportHealth(conditions_, *server_->GetHealthCheckService());
+  if (conditions_.Holds(kCatalogReadOnly)) GiveUpSpareRoom(*fs_, layout_);
+  jobs_.BeginDrain();
+  if (!jobs_.AwaitDrained(kDrainDeadline)) {
+    spdlog::warn("event=drain_deadline message=\"workers go on; the next server hears of them\"");
+  }
 }
 
 }  // namespace lorsa::server

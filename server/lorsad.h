@@ -16,10 +16,12 @@
 #include "server/catalog/catalog.h"
 #include "server/condition_monitor.h"
 #include "server/inspection/inspector.h"
+#include "server/jobs/condition_log.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_manager.h"
 #include "server/jobs/job_watch.h"
 #include "server/jobs/local_process_launcher.h"
+#include "server/jobs/periodic_thread.h"
 #include "server/lorsad_options.h"
 #include "server/metrics_endpoint.h"
 #include "server/rpc/authorization.h"
@@ -47,13 +49,15 @@ namespace lorsa::server {
 // Start:
 //   1. take the data folder's lock
 //   2. open the catalog, and upgrade it, once all that was named to the server is there
-//   3. listen; health is NOT_SERVING (condition RECOVERING)
-//   4. write the endpoint file, by which workers find the server
-//   5. look at the jobs of the server before, once; health is SERVING unless something is wrong
+//   3. serve metrics, if an address for them is given
+//   4. listen; health is NOT_SERVING (condition RECOVERING); make all threads
+//   5. write the endpoint file, by which workers find the server; on a full disk, once it has room
+//   6. look at the jobs of the server before, once; health is SERVING unless something is wrong
 //      (condition_monitor.h), and is kept up to date from now on; sets and checkpoints are
 //      scrubbed, webhooks of jobs that ended are called
-//   6. serve metrics, if an address for them is given
-// Stop:
+// All that can fail comes before 6: a server that did not begin work leaves the workers of the
+// server before it alone, and the next one adopts them.
+// Stop, of a server that began work:
 //   1. health is NOT_SERVING (condition DRAINING); workers checkpoint and leave, within a deadline;
 //      if the catalog cannot be read, at once
 //   2. remove the endpoint file
@@ -85,10 +89,14 @@ class Lorsad {
   Lorsad(const LorsadOptions& options, Foundation foundation);
   absl::Status Listen(const ListenAddress& wanted);
   void Configure(grpc::ServerBuilder& builder) const;
-  void BeginWork();    // 5
-  void SendNotices();  // 5
+  absl::Status ServeMetrics();  // 3
+  void PrepareWork();           // 4; the threads that begin in 6 included
+  void PrepareWebhooks();       // 4
+  void BeginWork();             // 5, 6
+  void UseDisk();
   std::string StreamShortage() const;
-  absl::Status ServeMetrics();  // 6
+  MonitorEnvironment Monitored();
+  void Drain();
 
   // In the order in which they are needed: each outlives what stands below it.
   const LorsadOptions options_;
@@ -123,6 +131,10 @@ class Lorsad {
   std::unique_ptr<Scrubber> scrubber_;
   std::unique_ptr<HttpPost> webhook_calls_;
   std::unique_ptr<WebhookSender> webhooks_;
+  bool endpoint_written_ = false;
+  ConditionLog endpoint_log_{"endpoint_not_written"};
+  PeriodicThread disk_user_;
+  bool working_ = false;  // began
   bool stopped_ = false;
 };
 

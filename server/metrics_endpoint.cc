@@ -111,7 +111,7 @@ class ServerMetrics final : public prometheus::Collectable {
   void AddConditions(Families& families) const {
     Family family("lorsa_condition", "1 while something is wrong, by its reason.");
     for (const char* reason : {kRecovering, kDraining, kDiskReserve, kCatalogUnreadable,
-                               kDamagedData, kTooManyStreams}) {
+                               kCatalogReadOnly, kDamagedData, kTooManyStreams}) {
       family.Add(env_.conditions.Holds(reason) ? 1 : 0, "reason", reason);
     }
     families.push_back(std::move(family).Take());

@@ -73,7 +73,8 @@ class Service:
 
     def launch(self) -> None:
         """Starts the process and does not wait for it to listen."""
-        (self.data / "endpoint").unlink(missing_ok=True)
+        if (self.data / "endpoint").exists():  # or the disk may be read-only
+            (self.data / "endpoint").unlink()
         command = [BIN / "lorsad", "--data-dir", self.data, "--listen", self.listen]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

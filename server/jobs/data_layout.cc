@@ -11,6 +11,7 @@ std::string DataLayout::LockFile() const { return JoinPath(root_, "lock"); }
 
 std::string DataLayout::EndpointFile() const { return JoinPath(root_, "endpoint"); }
 
+std::string DataLayout::SpareRoomFile() const { return JoinPath(root_, "spare-room"); }
 std::string DataLayout::CatalogFile() const { return JoinPath(root_, "catalog.sqlite"); }
 
 std::string DataLayout::SetsFolder() const { return JoinPath(root_, "sets"); }

@@ -4,6 +4,7 @@
 //   endpoint                    "host:port" of the running server
 //   catalog.sqlite              see catalog/catalog.h
 //   catalog.sqlite.version-N    copy left when a catalog of version N was upgraded
+//   spare-room                  room to be given up on a full disk (server/spare_room.h)
 //   sets/ID/                    sets that were uploaded (see services/set_uploads.h)
 //   imports/ID/                 checkpoints in the making that are imported as job ID
 //   jobs/ID/
@@ -38,6 +39,7 @@ class DataLayout {
   std::string LockFile() const;
   std::string EndpointFile() const;
   std::string CatalogFile() const;
+  std::string SpareRoomFile() const;
   std::string SetsFolder() const;
   std::string ImportFolder(absl::string_view job_id) const;
 

@@ -116,8 +116,11 @@ absl::Status Scheduler::EndOverdue() {
 }
 
 absl::StatusOr<std::vector<JobRecord>> Scheduler::ReadActive(bool draining) {
-  // Jobs known from caches alone would keep a drain waiting for what can never be recorded.
-  if (draining) LORSA_RETURN_IF_ERROR(env_.catalog.CheckReadable());
+  // Nobody can record then what becomes of the workers: they go on without this server.
+  if (draining) {
+    LORSA_RETURN_IF_ERROR(env_.catalog.CheckReadable());
+    LORSA_RETURN_IF_ERROR(env_.catalog.CheckWritable());
+  }
   LORSA_RETURN_IF_ERROR(EndOverdue());
   return env_.catalog.ActiveJobs();
 }
@@ -265,7 +268,7 @@ void Scheduler::NoteFailure(absl::string_view event, const AttemptKey& attempt,
 }
 
 void Scheduler::NoteUnreadable(const absl::Status& status) {
-  absl::StrAppend(&failures_, "what=catalog_unreadable error=\"", status.ToString(), "\" ");
+  absl::StrAppend(&failures_, "what=catalog_failed error=\"", status.ToString(), "\" ");
 }
 
 bool Scheduler::Draining() const {
@@ -281,10 +284,10 @@ void Scheduler::BeginDrain() {
 void Scheduler::SetDrain(Drain drain) {
   absl::MutexLock lock(&mu_);
   drain_ = drain;
+  drain_changed_.NotifyAll();
 }
 
 bool Scheduler::AwaitDrained(absl::Duration timeout) {
-  drain_changed_.NotifyAll();
   absl::MutexLock lock(&mu_);
   const auto known = [this]()
                          ABSL_SHARED_LOCKS_REQUIRED(mu_) { return drain_ != Drain::kUnderWay; };

@@ -35,7 +35,7 @@ class Scheduler {
   Waiting WaitingOf(const v1::Job& job) const;
   void BeginDrain();
   // True once a Poll after BeginDrain has found no job with a worker. False after `timeout`, and as
-  // soon as such a Poll could not read the catalog: nobody knows then whom to wait for.
+  // soon as such a Poll could not read or write the catalog: nobody can record then who left.
   bool AwaitDrained(absl::Duration timeout);
 
  private:

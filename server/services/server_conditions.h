@@ -20,6 +20,7 @@ inline constexpr char kRecovering[] = "RECOVERING";
 inline constexpr char kDraining[] = "DRAINING";
 inline constexpr char kDiskReserve[] = "DISK_RESERVE";
 inline constexpr char kCatalogUnreadable[] = "CATALOG_UNREADABLE";
+inline constexpr char kCatalogReadOnly[] = "CATALOG_READ_ONLY";
 inline constexpr char kDamagedData[] = "DAMAGED_DATA";
 inline constexpr char kTooManyStreams[] = "TOO_MANY_STREAMS";
 

@@ -227,7 +227,7 @@ def test_sigterm_with_an_unreadable_catalog_ends_at_once(tmp_path: pathlib.Path)
         start = time.monotonic()
         assert service.terminate() == 0
         assert time.monotonic() - start < 30  # its deadline for a drain is 120 s
-        said = re.findall("what=catalog_unreadable error=(.*)", service.log.read_text())
+        said = re.findall("what=catalog_failed error=(.*)", service.log.read_text())
         assert said
         # SQLite may name another error as more of the files is missed.
         assert all(one != next_one for one, next_one in itertools.pairwise(said))

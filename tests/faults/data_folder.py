@@ -21,6 +21,7 @@ LAST_MOMENT = 30.0  # seconds
 # Relative to the data folder. What a job that goes on has staged is taken away by its next attempt.
 EXPECTED = (
     r"lock",
+    r"spare-room",
     r"catalog\.sqlite(-wal|-shm|\.version-\d+)?",
     r"jobs/[^/]+/attempts/\d{4}/(bootstrap\.textproto|worker\.log|outcome\.textproto)",
     r"jobs/[^/]+/checkpoints/step-\d{9}/[^/]+",

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import pathlib
 import random
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -135,19 +136,84 @@ def test_what_was_acknowledged_survives_a_loss_of_power(
             campaign.close()
 
 
-def test_a_disk_that_is_full_at_the_start_costs_nothing(service: Service) -> None:
-    """The server says so and ends, or serves what it can; either way it has touched nothing."""
-    assert service.terminate() == 0
+def conditions(client: Client) -> set[str]:
+    return {condition.reason for condition in client.server_info().conditions}
+
+
+def launch(service: Service, client: Client) -> None:
+    """Starts it where no endpoint file can be written."""
+
+    def answers() -> bool:
+        with contextlib.suppress(RpcError):
+            return "RECOVERING" not in conditions(client)
+        return False
+
+    service.launch()
+    wait_for("an answer", answers)
+
+
+def check_start_without_room(service: Service, client: Client, out: pathlib.Path) -> None:
     before = digests(service.data)
-    ballast = fill(service.data)
-    with contextlib.suppress(AssertionError):
-        service.start()
-    service.kill()
-    ballast.unlink()
+    launch(service, client)
+    check_reading(client, out)
+    refusal = first_refusal(client, "during")
+    assert refusal.code in ("RESOURCE_EXHAUSTED", "UNAVAILABLE"), refusal
+    wait_for("the condition", lambda: "CATALOG_READ_ONLY" in conditions(client))
     assert digests(service.data) == before
-    service.start()
+
+
+def check_writing_resumed(service: Service, client: Client) -> None:
+    wait_for("the disk to be used", lambda: not conditions(client))
+    wait_for("the endpoint file", (service.data / "endpoint").exists)
+    assert client.submit(SPEC, "after").wait(120).state == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_start_on_a_full_disk_reads_and_deletes(
+    service: Service, tmp_path: pathlib.Path, crashed: bool
+) -> None:
+    """It did not start, so nobody could delete anything."""
+    if crashed:
+        service.kill()
+    else:
+        assert service.terminate() == 0
+    fill(service.data)
     with Client(service.listen) as client:
-        assert client.job("done").state == "SUCCEEDED"
+        check_start_without_room(service, client, tmp_path / "out")
+        client.job("done").delete()
+        check_writing_resumed(service, client)
+        assert "jobs/done" not in {job.name for job in list_jobs(client)}
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_start_on_a_read_only_disk_reads(
+    service: Service, tmp_path: pathlib.Path, crashed: bool
+) -> None:
+    if crashed:
+        service.kill()
+    else:
+        assert service.terminate() == 0
+    (service.data / "endpoint").unlink(missing_ok=True)
+    subprocess.run(["mount", "-o", "remount,ro", service.data], check=True)
+    with Client(service.listen) as client:
+        check_start_without_room(service, client, tmp_path / "out")
+        subprocess.run(["mount", "-o", "remount,rw", service.data], check=True)
+        check_writing_resumed(service, client)
+
+
+def test_sigterm_with_a_full_disk_ends_soon(service: Service) -> None:
+    """It waited 120 s for workers whose end it could not record."""
+    with Client(service.listen) as client:
+        job = client.submit(SPEC | {"tokens": 100_000_000}, "runs")
+        wait_for("a checkpoint", lambda: list(job.checkpoints()))
+        ballast = fill(service.data)
+        wait_for("the condition", lambda: "CATALOG_READ_ONLY" in conditions(client))
+        began = time.monotonic()
+        assert service.terminate() == 0
+        assert time.monotonic() - began < 30
+        ballast.unlink()
+        service.start()
+        wait_for("the job to run", lambda: client.job("runs").state == "RUNNING")
 
 
 def digests(folder: pathlib.Path) -> dict[pathlib.Path, str]:
