@@ -398,9 +398,10 @@ absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::DamagedCheckpoints(int limi
       [&](ReadTransaction& transaction) { return ReadDamagedCheckpoints(transaction, limit); });
 }
 
-absl::StatusOr<std::vector<PendingNotice>> Catalog::DueNotices(absl::Time now, int limit) const {
+absl::StatusOr<std::vector<PendingNotice>> Catalog::DueNotices(absl::Time now,
+                                                               const DueLimits& limits) const {
   return readers_->Run(
-      [&](ReadTransaction& transaction) { return ReadDueNotices(transaction, now, limit); });
+      [&](ReadTransaction& transaction) { return ReadDueNotices(transaction, now, limits); });
 }
 
 absl::Status Catalog::PostponeNotice(int64_t number, absl::Time next_time) {

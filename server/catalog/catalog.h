@@ -89,7 +89,15 @@ struct PendingNotice {
   std::string url;
   v1::JobEndedNotice notice;
   absl::Time create_time;
-  int tries = 0;  // that failed
+  int tries = 0;         // that failed
+  std::string receiver;  // HOST:PORT of the URL
+};
+
+// Of what is returned of the notices that are due.
+struct DueLimits {
+  int per_receiver = 1;
+  // More than this is left to no notice, unless the clock was set back: it is due.
+  absl::Duration longest_pause = absl::InfiniteDuration();
 };
 
 struct NewSweep {
@@ -213,6 +221,8 @@ class Catalog {
   // Whether the files can be read just now. Everything else here may be answered from caches for a
   // while after they were damaged.
   absl::Status CheckReadable() const;
+  // OK if writes succeed, as far as is known. If the newest did not, it is tried whether one does.
+  absl::Status CheckWritable();
 
   // The one way in which a job changes: decision, row and event in one transaction and, if it ends
   // and has a webhook, the notice for it. Returns the job after it. FAILED_PRECONDITION for an
@@ -221,8 +231,6 @@ class Catalog {
                                       const JobDecision& decision);
 
   // --- Sweeps ---
-  // OK if writes succeed, as far as is known. If the newest did not, it is tried whether one does.
-  absl::Status CheckWritable();
 
   // Stores the sweep and all its jobs, or nothing. The same id and request again return the sweep
   // that the first call made; ALREADY_EXISTS for an id of sweep or job that is taken.
@@ -329,8 +337,9 @@ class Catalog {
 
   // --- Notices for webhooks ---
 
-  // At most `limit` that are due, the longest ago first.
-  absl::StatusOr<std::vector<PendingNotice>> DueNotices(absl::Time now, int limit) const;
+  // Those that are due, the longest ago first. Of each job the oldest notice alone is due.
+  absl::StatusOr<std::vector<PendingNotice>> DueNotices(absl::Time now,
+                                                        const DueLimits& limits) const;
   // One more try has failed; the next is due then.
   absl::Status PostponeNotice(int64_t number, absl::Time next_time);
   // It was taken, or given up.
@@ -361,12 +370,11 @@ class Catalog {
           std::function<bool()> make_room);
   absl::Status WriteDeletion(const std::function<absl::Status(WriteTransaction&)>& write);
 
-  const std::unique_ptr<CatalogWriter> writer_;
   const std::unique_ptr<ConnectionPool> readers_;
+  const std::unique_ptr<CatalogWriter> writer_;
+  const std::function<bool()> make_room_;
 };
 
 }  // namespace lorsa::server
 
 #endif  // LORSA_SERVER_CATALOG_CATALOG_H_
-  const std::unique_ptr<CatalogWriter> writer_;
-  const std::function<bool()> make_room_;

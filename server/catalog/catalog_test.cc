@@ -124,12 +124,12 @@ TEST_F(CatalogTest, AJobThatEndsLeavesANoticeForItsWebhook) {
                                 Point(20, 0.25, v1::METRIC_KIND_EVALUATION)})
                   .ok());
   ASSERT_TRUE(catalog_->PutCheckpoint(attempt, CheckpointAt(20, 0.4), true, kStart).ok());
-  EXPECT_THAT(*catalog_->DueNotices(kStart, 10), IsEmpty());
+  EXPECT_THAT(*catalog_->DueNotices(kStart, {.per_receiver = 10}), IsEmpty());
   const absl::Time end = kStart + absl::Seconds(9);
   ASSERT_TRUE(catalog_->UpdateJob("demo", end, To(v1::JOB_STATE_SUCCEEDED)).ok());
   Reopen();
-  EXPECT_THAT(*catalog_->DueNotices(end - absl::Nanoseconds(1), 10), IsEmpty());
-  const auto due = catalog_->DueNotices(end, 10);
+  EXPECT_THAT(*catalog_->DueNotices(end - absl::Nanoseconds(1), {.per_receiver = 10}), IsEmpty());
+  const auto due = catalog_->DueNotices(end, {.per_receiver = 10});
   ASSERT_TRUE(due.ok()) << due.status();
   ASSERT_THAT(*due, SizeIs(1));
   const PendingNotice& notice = due->front();
@@ -142,10 +142,10 @@ TEST_F(CatalogTest, AJobThatEndsLeavesANoticeForItsWebhook) {
   EXPECT_EQ(notice.notice.evaluation().step(), 20);
 
   ASSERT_TRUE(catalog_->PostponeNotice(notice.number, end + absl::Seconds(5)).ok());
-  EXPECT_THAT(*catalog_->DueNotices(end, 10), IsEmpty());
-  EXPECT_EQ(catalog_->DueNotices(end + absl::Seconds(5), 10)->front().tries, 1);
+  EXPECT_THAT(*catalog_->DueNotices(end, {.per_receiver = 10}), IsEmpty());
+  EXPECT_EQ(catalog_->DueNotices(end + absl::Seconds(5), {.per_receiver = 10})->front().tries, 1);
   ASSERT_TRUE(catalog_->RemoveNotice(notice.number).ok());
-  EXPECT_THAT(*catalog_->DueNotices(absl::InfiniteFuture(), 10), IsEmpty());
+  EXPECT_THAT(*catalog_->DueNotices(absl::InfiniteFuture(), {.per_receiver = 10}), IsEmpty());
 }
 
 // A receiver drops notices whose id it has seen, and so dropped those of the second job.
@@ -160,16 +160,33 @@ TEST_F(CatalogTest, AJobMadeAnewUnderItsNameHasNoticesOfItsOwn) {
     while (!catalog_->PurgeJob("demo").value()) {
     }
   }
-  const auto due = catalog_->DueNotices(absl::InfiniteFuture(), 10).value();
-  ASSERT_THAT(due, SizeIs(2));
-  EXPECT_EQ(due[0].notice.job().revision(), due[1].notice.job().revision());
-  EXPECT_NE(due[0].notice.id(), due[1].notice.id());
+  const auto due = catalog_->DueNotices(absl::InfiniteFuture(), {}).value();
+  ASSERT_THAT(due, SizeIs(1));  // the older one of this id
+  ASSERT_TRUE(catalog_->RemoveNotice(due[0].number).ok());
+  const auto next = catalog_->DueNotices(absl::InfiniteFuture(), {}).value();
+  ASSERT_THAT(next, SizeIs(1));
+  EXPECT_EQ(due[0].notice.job().revision(), next[0].notice.job().revision());
+  EXPECT_NE(due[0].notice.id(), next[0].notice.id());
+}
+
+TEST_F(CatalogTest, EachReceiverHasNoMoreNoticesDueThanItMayGet) {
+  for (const char* id : {"a", "b", "c", "d"}) {
+    NewJob job = Named(id);
+    job.policy.set_webhook(*id == 'd' ? "http://other.org:81?x" : "https://Example.org/hook");
+    ASSERT_TRUE(catalog_->CreateJob(job, kStart).ok());
+    ASSERT_TRUE(catalog_->UpdateJob(id, kStart, To(v1::JOB_STATE_CANCELLED)).ok());
+  }
+  std::vector<std::string> receivers;
+  for (const auto& due : catalog_->DueNotices(kStart, {.per_receiver = 2}).value()) {
+    receivers.push_back(due.receiver);
+  }
+  EXPECT_THAT(receivers, ElementsAre("example.org", "example.org", "other.org:81"));
 }
 
 TEST_F(CatalogTest, AJobWithoutAWebhookLeavesNoNotice) {
   Create("demo");
   ASSERT_TRUE(catalog_->UpdateJob("demo", kStart, To(v1::JOB_STATE_CANCELLED)).ok());
-  EXPECT_THAT(*catalog_->DueNotices(absl::InfiniteFuture(), 10), IsEmpty());
+  EXPECT_THAT(*catalog_->DueNotices(absl::InfiniteFuture(), {.per_receiver = 10}), IsEmpty());
 }
 
 TEST_F(CatalogTest, JobSurvivesReopening) {

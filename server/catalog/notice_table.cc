@@ -2,11 +2,21 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/catalog/metric_table.h"
 
 namespace lorsa::server {
+namespace {
+
+// HOST or HOST:PORT, as the URL spells it.
+std::string ReceiverOf(absl::string_view url) {
+  if (const size_t scheme = url.find("://"); scheme != url.npos) url.remove_prefix(scheme + 3);
+  return absl::AsciiStrToLower(url.substr(0, url.find_first_of("/?#")));
+}
+
+}  // namespace
 
 absl::Status StoreNotice(WriteTransaction& transaction, const StoredJob& job, absl::Time now) {
   const std::string& url = job.record.job.policy().webhook();
@@ -21,20 +31,30 @@ absl::Status StoreNotice(WriteTransaction& transaction, const StoredJob& job, ab
   if (evaluation.has_value()) *notice.mutable_evaluation() = *std::move(evaluation);
   LORSA_ASSIGN_OR_RETURN(Statement statement,
                          transaction.Prepare("INSERT INTO notices (url, notice, create_time,"
-                                             " next_time) VALUES (?1, ?2, ?3, ?3)"));
+                                             " next_time, job, receiver)"
+                                             " VALUES (?1, ?2, ?3, ?3, ?4, ?5)"));
   return statement.Bind(url)
       .BindBlob(notice.SerializeAsString())
       .Bind(absl::ToUnixNanos(now))
+      .Bind(job.record.id)
+      .Bind(ReceiverOf(url))
       .Run();
 }
 
 absl::StatusOr<std::vector<PendingNotice>> ReadDueNotices(ReadTransaction& transaction,
-                                                          absl::Time now, int64_t limit) {
+                                                          absl::Time now, const DueLimits& limits) {
   LORSA_ASSIGN_OR_RETURN(
       Statement row,
-      transaction.Prepare("SELECT number, url, notice, create_time, tries FROM notices"
-                          " WHERE next_time <= ?1 ORDER BY next_time LIMIT ?2"));
-  row.Bind(absl::ToUnixNanos(now)).Bind(limit);
+      transaction.Prepare(
+          "SELECT number, url, notice, create_time, tries, receiver FROM notices JOIN"
+          " (SELECT number AS due, ROW_NUMBER() OVER"
+          "    (PARTITION BY receiver ORDER BY next_time, number) AS place FROM notices AS one"
+          "  WHERE (next_time <= ?1 OR next_time > ?2) AND NOT EXISTS"
+          "    (SELECT 1 FROM notices WHERE job = one.job AND number < one.number))"
+          " ON number = due WHERE place <= ?3 ORDER BY next_time, number"));
+  row.Bind(absl::ToUnixNanos(now))
+      .Bind(absl::ToUnixNanos(now + limits.longest_pause))
+      .Bind(int64_t{limits.per_receiver});
   std::vector<PendingNotice> notices;
   while (true) {
     LORSA_ASSIGN_OR_RETURN(const bool more, row.Step());
@@ -48,6 +68,7 @@ absl::StatusOr<std::vector<PendingNotice>> ReadDueNotices(ReadTransaction& trans
     }
     notice.create_time = absl::FromUnixNanos(row.Int(3));
     notice.tries = static_cast<int>(row.Int(4));
+    notice.receiver = row.Bytes(5);
   }
 }
 

@@ -18,9 +18,9 @@ namespace lorsa::server {
 // Of a job that has just ended, if it has a webhook; due at once.
 absl::Status StoreNotice(WriteTransaction& transaction, const StoredJob& job, absl::Time now);
 
-// At most `limit` that are due, the longest ago first.
+// As Catalog::DueNotices.
 absl::StatusOr<std::vector<PendingNotice>> ReadDueNotices(ReadTransaction& transaction,
-                                                          absl::Time now, int64_t limit);
+                                                          absl::Time now, const DueLimits& limits);
 
 // One more try has failed; the next is due then. OK if the notice is gone.
 absl::Status PostponeNotice(WriteTransaction& transaction, int64_t number, absl::Time next_time);

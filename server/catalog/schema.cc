@@ -134,9 +134,12 @@ CREATE TABLE notices (
   notice BLOB NOT NULL,          -- JobEndedNotice
   create_time INTEGER NOT NULL,
   tries INTEGER NOT NULL DEFAULT 0,
-  next_time INTEGER NOT NULL     -- when it is due
+  next_time INTEGER NOT NULL,    -- when it is due
+  job TEXT NOT NULL DEFAULT '',       -- id: its notices go out in order of number
+  receiver TEXT NOT NULL DEFAULT ''   -- HOST:PORT of the url
 ) STRICT;
 CREATE INDEX notices_by_next_time ON notices (next_time);
+CREATE INDEX notices_by_job ON notices (job, number);
 
 -- Checkpoints that were deleted and whose folder may still be there: what of it the server removes.
 CREATE TABLE removed_checkpoints (
@@ -213,7 +216,8 @@ CREATE TABLE notices (
 CREATE INDEX notices_by_next_time ON notices (next_time);
 )sql";
 
-// A catalog of that time may be a copy that was put back: nothing tells.
+// A catalog of that time may be a copy that was put back: nothing tells. Of a notice of that time
+// neither job nor receiver is looked up; each goes out by itself.
 constexpr char kUpgradeFrom4[] = R"sql(
 CREATE TABLE removed_checkpoints (
   job INTEGER NOT NULL REFERENCES jobs (number),
@@ -224,6 +228,10 @@ CREATE TABLE data_folder (
   generation INTEGER NOT NULL
 ) STRICT;
 INSERT INTO data_folder VALUES (0);
+ALTER TABLE notices ADD COLUMN job TEXT NOT NULL DEFAULT '';
+ALTER TABLE notices ADD COLUMN receiver TEXT NOT NULL DEFAULT '';
+UPDATE notices SET job = ':' || number, receiver = url;
+CREATE INDEX notices_by_job ON notices (job, number);
 )sql";
 
 // kUpgrades[i] makes a catalog of version i + 2 from one of version i + 1. A new version adds its
@@ -272,20 +280,20 @@ absl::Status CheckLastPage(FileSystem& fs, Connection& connection, const std::st
                                           "from a backup (lorsad restore)"));
 }
 
-}  // namespace
-
-absl::StatusOr<int64_t> SchemaVersion(Connection& connection) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare("PRAGMA user_version"));
-  LORSA_RETURN_IF_ERROR(statement.Step().status());
-  return statement.Int(0);
-}
-
 // Damage would come out as rows that are missing, and be written over.
 absl::Status RefuseUnsound(FileSystem& fs, Connection& connection, const std::string& path,
                            int64_t version) {
   LORSA_RETURN_IF_ERROR(RefuseNewerSchema(version));
   LORSA_RETURN_IF_ERROR(CheckLastPage(fs, connection, path));
   return CheckPages(connection, /*and_indexes=*/false);
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> SchemaVersion(Connection& connection) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare("PRAGMA user_version"));
+  LORSA_RETURN_IF_ERROR(statement.Step().status());
+  return statement.Int(0);
 }
 
 absl::Status RefuseNewerSchema(int64_t version) {
@@ -295,10 +303,6 @@ absl::Status RefuseNewerSchema(int64_t version) {
                                                     "; start the newer lorsad that wrote it"));
 }
 
-absl::Status PrepareSchema(FileSystem& fs, Connection& connection, const std::string& path) {
-  LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
-  if (const absl::Status refusal = RefuseUnsound(fs, connection, path, version); !refusal.ok()) {
-    connection.LeaveLogOnClose();
 absl::Status CheckReadOnlySchema(FileSystem& fs, Connection& connection, const std::string& path,
                                  const absl::Status& obstacle) {
   LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
@@ -309,6 +313,10 @@ absl::Status CheckReadOnlySchema(FileSystem& fs, Connection& connection, const s
       obstacle.message(), "; make room with the lorsad that wrote it, or by hand"));
 }
 
+absl::Status PrepareSchema(FileSystem& fs, Connection& connection, const std::string& path) {
+  LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
+  if (const absl::Status refusal = RefuseUnsound(fs, connection, path, version); !refusal.ok()) {
+    connection.LeaveLogOnClose();
     return refusal;
   }
   if (version == 0) {

@@ -15,11 +15,11 @@ class HttpPost {
  public:
   virtual ~HttpPost() = default;
   // The status of the answer, such as 200, whatever became of the answer's body. UNAVAILABLE saying
-  // why if none came in time, CANCELLED if Cancel came before it. `headers` are whole lines. One
-  // thread at a time.
+  // why if none came in time, CANCELLED if Cancel came before it. `headers` are whole lines.
+  // Thread-safe.
   virtual absl::StatusOr<int> Post(const std::string& url, const std::vector<std::string>& headers,
                                    const std::string& body) = 0;
-  // Ends the request under way soon, and all later ones at once. Thread-safe.
+  // Ends the requests under way soon, and all later ones at once. Thread-safe.
   virtual void Cancel() = 0;
 };
 

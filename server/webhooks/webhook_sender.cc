@@ -4,10 +4,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/monotonic_clock.h"
 #include "base/status_macros.h"
 #include "server/webhooks/webhook_signature.h"
 
@@ -17,7 +19,10 @@ namespace {
 constexpr absl::Duration kInterval = absl::Seconds(1);
 constexpr absl::Duration kFirstPause = absl::Seconds(5);
 constexpr absl::Duration kLongestPause = absl::Hours(1);
-constexpr int kNoticesAtATime = 16;
+// Each call has a thread of its own. No receiver gets more of them than these, so that some that
+// hang leave enough for the others.
+constexpr size_t kMaxCalls = 32;
+constexpr int kCallsPerReceiver = 2;
 
 absl::StatusOr<std::string> JsonOf(const v1::JobEndedNotice& notice) {
   google::protobuf::util::JsonPrintOptions options;
@@ -50,22 +55,65 @@ absl::Duration PauseAfter(int tries) {
 }
 
 WebhookSender::WebhookSender(WebhookEnvironment environment)
-    : env_(std::move(environment)), thread_(kInterval, [this] { return SendDue(); }) {}
+    : env_(std::move(environment)), thread_(kInterval, [this] {
+        SendDue();
+        return false;
+      }) {}
 
 WebhookSender::~WebhookSender() {
   env_.http.Cancel();
   thread_.Stop();
 }
 
-bool WebhookSender::SendDue() {
-  const auto due = env_.catalog.DueNotices(env_.now(), kNoticesAtATime);
+void WebhookSender::SendDue() {
+  ForgetEnded();
+  const auto due = env_.catalog.DueNotices(
+      env_.now(), {.per_receiver = kCallsPerReceiver, .longest_pause = kLongestPause});
   if (!due.ok()) {
     spdlog::error("event=webhooks_not_read message=\"{}\"", std::string(due.status().message()));
-    return false;
+    return;
   }
-  bool all_stored = true;
-  for (const PendingNotice& notice : *due) all_stored &= Send(notice);
-  return all_stored && due->size() == kNoticesAtATime;
+  for (const PendingNotice& notice : *due) {
+    if (MayBegin(notice)) Begin(notice);
+  }
+}
+
+bool WebhookSender::MayBegin(const PendingNotice& notice) const {
+  if (calls_.size() >= kMaxCalls || calls_.contains(notice.number)) return false;
+  return std::ranges::count(calls_, notice.receiver, [](const auto& call) {
+           return call.second.receiver;
+         }) < kCallsPerReceiver;
+}
+
+void WebhookSender::Begin(const PendingNotice& notice) {
+  try {
+    calls_[notice.number] = {.receiver = notice.receiver,
+                             .under_way = std::async(std::launch::async, [this, notice] {
+                               End(notice.number, Send(notice));
+                             })};
+  } catch (const std::system_error& error) {  // The system gives no thread; the notice stays due.
+    calls_.erase(notice.number);
+    LogRefusal("webhook_not_sent", notice, notice.tries, error.what());
+  }
+}
+
+void WebhookSender::End(int64_t number, bool stored) {
+  {
+    absl::MutexLock lock(&mu_);
+    ended_[number] = MonotonicNow() + (stored ? absl::ZeroDuration() : kInterval);
+  }
+  if (stored) thread_.Poke();  // There is room for another call.
+}
+
+void WebhookSender::ForgetEnded() {
+  absl::MutexLock lock(&mu_);
+  std::erase_if(ended_, [this](const auto& ended) {
+    return ended.second <= MonotonicNow() && calls_.erase(ended.first) > 0;
+  });
+}
+
+void WebhookSender::AwaitCalls() {
+  for (const auto& [number, call] : calls_) call.under_way.wait();
 }
 
 bool WebhookSender::Send(const PendingNotice& notice) {

@@ -1,19 +1,26 @@
 // Sends the notices of jobs that have ended to their webhooks.
 //
 //   1. The transaction that ends a job stores its notice (catalog/notice_table.h).
-//   2. This thread posts what is due, signed, and takes it out of the catalog once a receiver has
-//      answered with 2xx. A crash between the two sends it again, under the same id: a notice comes
-//      at least once.
+//   2. What is due is posted, signed, and taken out of the catalog once a receiver has answered
+//   with
+//      2xx. A crash between the two sends it again, under the same id: a notice comes at least
+//      once. Receivers are called in parallel, so that a slow one delays no other; the notices of
+//      one job come one after the other.
 //   3. What is answered otherwise, or not at all, is due again after a pause that doubles; it is
 //      given up, with a line in the log, after a day or what the operator set; so is, unsent, one
 //      that was left that old.
 #ifndef LORSA_SERVER_WEBHOOKS_WEBHOOK_SENDER_H_
 #define LORSA_SERVER_WEBHOOKS_WEBHOOK_SENDER_H_
 
+#include <cstdint>
 #include <functional>
+#include <future>
+#include <map>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/periodic_thread.h"
@@ -37,18 +44,29 @@ absl::Duration PauseAfter(int tries);
 
 class WebhookSender {
  public:
-  // All of the environment outlives the sender. Sends on a thread of its own from Start on.
+  // All of the environment outlives the sender. Sends on threads of its own from Start on.
   explicit WebhookSender(WebhookEnvironment environment);
-  // Ends the call under way.
+  // Ends the calls under way.
   ~WebhookSender();
 
   void Start() { thread_.Start(); }
 
-  // Sends each notice that is due, once; true if more may be due, and the catalog has stored what
-  // became of these. What Start's thread does.
-  bool SendDue();
+  // Begins to send what is due, as far as the bounds on calls allow: what Start's thread does.
+  void SendDue();
+  // Waits for the calls under way. As SendDue, not from two threads at once.
+  void AwaitCalls();
 
  private:
+  struct Call {
+    std::string receiver;
+    std::future<void> under_way;
+  };
+
+  bool MayBegin(const PendingNotice& notice) const;
+  void Begin(const PendingNotice& notice);
+  void End(int64_t number, bool stored);
+  void ForgetEnded();
+
   // These return whether the catalog has stored what became of the notice.
   bool Send(const PendingNotice& notice);
   bool Postpone(const PendingNotice& notice, absl::string_view why);
@@ -59,6 +77,12 @@ class WebhookSender {
 
   const WebhookEnvironment env_;
   PeriodicThread thread_;
+  absl::Mutex mu_;
+  // By number of the notice, when a call that is over is forgotten, in MonotonicNow. If it could
+  // not be stored what became of the notice, that is due as before, and must not go out again at
+  // once.
+  std::map<int64_t, absl::Duration> ended_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, Call> calls_;  // of the caller of SendDue alone; gone before the rest
 };
 
 }  // namespace lorsa::server

@@ -62,13 +62,22 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def service(tmp_path: pathlib.Path, receiver: Receiver) -> Iterator[Service]:
+def slow() -> Iterator[Receiver]:
+    """Another, which answers no call."""
+    slow = Receiver(statuses=[0] * 100)
+    server = slow.serve()
+    yield slow
+    slow.released.set()
+    server.shutdown()
+
+
+@pytest.fixture
+def service(tmp_path: pathlib.Path, receiver: Receiver, slow: Receiver) -> Iterator[Service]:
     (tmp_path / "key").write_text(KEY + "\n")
     config = tmp_path / "lorsad.textproto"
-    host = receiver.url.split("/")[2]
+    hosts = "".join(f'allowed_hosts: "{each.url.split("/")[2]}" ' for each in (receiver, slow))
     config.write_text(
-        f'webhooks {{ secret_file: "{tmp_path / "key"}" allowed_hosts: "{host}"'
-        " timeout_seconds: 100 }\n"
+        f'webhooks {{ secret_file: "{tmp_path / "key"}" {hosts} timeout_seconds: 100 }}\n'
     )
     with Service(tmp_path, "--config", str(config)) as service:
         service.add_set()
@@ -152,3 +161,21 @@ def test_a_receiver_that_hangs_does_not_hold_the_server(
     began = time.monotonic()
     assert service.terminate() == 0
     assert time.monotonic() - began < 30, "a call may take 100 s"
+
+
+def test_a_slow_receiver_delays_no_other(
+    service: Service, receiver: Receiver, slow: Receiver
+) -> None:
+    """Each call to it took 100 s, and those to the others came after."""
+    for i in range(4):
+        submit(service, f"slow-{i}", slow.url)
+        service.cli("job", "cancel", f"slow-{i}")
+    wait_for("the slow calls", lambda: len(slow.calls) == 2)
+    for i in range(3):
+        submit(service, f"fast-{i}", receiver.url)
+        service.cli("job", "cancel", f"fast-{i}")
+        ended = time.monotonic()
+        wait_for("the call", lambda i=i: len(receiver.calls) > i, patience=30)
+        # The sender looks once a second; the rest is for a busy machine.
+        assert time.monotonic() - ended < 5
+    assert len(slow.calls) == 2
