@@ -15,7 +15,7 @@ from lorsa.client import Client
 from lorsa.v1.job_service_pb2 import GetJobRequest, WatchJobRequest
 from lorsa.v1.job_service_pb2_grpc import JobServiceStub
 from scripted_worker import ScriptedWorker, idle_worker
-from service import PATIENCE, Service
+from service import PATIENCE, Service, wait_for
 
 CLIENTS = 64
 HEARTBEATS = 20
@@ -82,7 +82,8 @@ def watch_delays(address: str, worker: ScriptedWorker) -> list[float]:
 
 def test_a_retry_storm_does_not_slow_a_watcher(service: Service) -> None:
     with Client(service.listen) as client:
-        client.submit(SPEC, "running")
+        job = client.submit(SPEC, "running")
+        wait_for("the attempt", lambda: job.refresh().state == "STARTING")
         with ScriptedWorker(service, "running") as worker:
             worker.say_hello()
             with Storm(service.listen) as storm:
