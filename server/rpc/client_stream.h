@@ -106,7 +106,7 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   void Handle() {
     const absl::Status status = CatchExceptions([this] { return sink_->OnMessage(message_); });
     if (!status.ok()) return Finish(status);
-    this->StartRead(&message_);
+    Read();
   }
 
   void End() {

@@ -62,9 +62,12 @@ class ClientStreams : public testing::Test {
       service_.open = [this](const Caller&) { return std::make_unique<Adder>(alive_); };
     }
     grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
-    stub_ = v1::ActivationService::NewStub(server_->InProcessChannel({}));
+    stub_ = v1::ActivationService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                                               grpc::InsecureChannelCredentials()));
   }
   void TearDown() override { StopServer(); }
 
