@@ -12,24 +12,15 @@
 #include "server/rpc/errors.h"
 #include "server/services/initial_checkpoint.h"
 #include "server/services/job_policy.h"
+#include "server/services/known_fields.h"
 #include "server/services/set_quarantine.h"
 
 namespace lorsa::server {
-namespace {
-
-// A field that this server does not know would be silently left out of the run.
-absl::Status CheckKnown(const v1::TrainingSpec& spec, const std::string& field) {
-  if (spec.GetReflection()->GetUnknownFields(spec).empty()) return absl::OkStatus();
-  return InvalidField(field,
-                      "has fields that this server does not know; use the client of its version "
-                      "or upgrade the server");
-}
-
-}  // namespace
 
 absl::StatusOr<NewJob> JobPlanner::Plan(const v1::TrainingSpec& spec,
                                         const v1::JobPolicy& policy) const {
-  LORSA_RETURN_IF_ERROR(CheckKnown(spec, "spec"));
+  LORSA_RETURN_IF_ERROR(CheckFieldsAreKnown(spec, "spec"));
+  LORSA_RETURN_IF_ERROR(CheckFieldsAreKnown(policy, "policy"));
   LORSA_RETURN_IF_ERROR(
       ForField(ValidateId("activation set id", spec.activation_set()), "spec.activation_set"));
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
@@ -61,7 +52,8 @@ absl::StatusOr<NewJob> JobPlanner::PlanFromWeights(const v1::TrainingSpec& spec,
 absl::StatusOr<NewJob> JobPlanner::PlanFork(const v1::Job& source, const v1::Checkpoint& checkpoint,
                                             const v1::TrainingSpec& changes,
                                             const v1::JobPolicy& policy) const {
-  LORSA_RETURN_IF_ERROR(CheckKnown(changes, "changes"));
+  LORSA_RETURN_IF_ERROR(CheckFieldsAreKnown(changes, "changes"));
+  LORSA_RETURN_IF_ERROR(CheckFieldsAreKnown(policy, "policy"));
   const v1::TrainingSpec& ran = source.resolved_spec();
   if (ran.activation_set().empty()) {
     return WithReason(absl::FailedPreconditionError(absl::StrCat(

@@ -28,11 +28,10 @@ void CheckDuration(const google::protobuf::Duration& duration, const std::string
 
 std::vector<FieldViolation> LabelViolations(
     const google::protobuf::Map<std::string, std::string>& labels, const std::string& field) {
-  std::vector<FieldViolation> violations;
   if (labels.size() > kMaxLabels) {
-    violations.push_back(
-        {field, absl::StrCat("are ", labels.size(), "; give at most ", kMaxLabels)});
+    return {{field, absl::StrCat("are ", labels.size(), "; give at most ", kMaxLabels)}};
   }
+  std::vector<FieldViolation> violations;
   for (const auto& [key, value] : labels) {
     absl::Status status = ValidateId("a label's key", key);
     if (status.ok() && !value.empty()) status = ValidateId("a label's value", value);

@@ -107,16 +107,23 @@ TEST_F(JobServiceTest, BadIdsAndNamesAreRefusedByField) {
   EXPECT_EQ(jobs_->GetJob(&context, get, &job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(JobServiceTest, FieldThatTheServerDoesNotKnowIsRefused) {
-  v1::CreateJobRequest request = CreateRequest("demo");
-  request.mutable_spec()
-      ->GetReflection()
-      ->MutableUnknownFields(request.mutable_spec())
-      ->AddVarint(9999, 1);
-  v1::Job job;
-  const grpc::Status status = CreateJob(request, job);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(status.error_message(), HasSubstr("does not know"));
+// A nested unknown field was stored with the job, whatever its size.
+TEST_F(JobServiceTest, RefusesUnknownFieldsAtAnyDepth) {
+  const auto add_unknown = [](google::protobuf::Message& message) {
+    message.GetReflection()->MutableUnknownFields(&message)->AddVarint(9999, 1);
+  };
+  v1::CreateJobRequest top = CreateRequest("demo"), nested = top, policy = top;
+  add_unknown(*top.mutable_spec());
+  add_unknown(*nested.mutable_spec()->mutable_rope()->mutable_ntk_by_parts());
+  add_unknown(*policy.mutable_policy()->mutable_ttl());
+  for (const auto& [request, field] :
+       {std::pair(top, "spec"), {nested, "spec.rope.ntk_by_parts"}, {policy, "policy.ttl"}}) {
+    v1::Job job;
+    const grpc::Status status = CreateJob(request, job);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field;
+    EXPECT_THAT(status.error_message(), HasSubstr("does not know"));
+    EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(), field);
+  }
 }
 
 TEST_F(JobServiceTest, RepeatedRequestReturnsTheSameJob) {

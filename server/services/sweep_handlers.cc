@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "job_spec/sweep.h"
 #include "server/rpc/errors.h"
+#include "server/services/known_fields.h"
 #include "server/services/paging.h"
 #include "server/services/request_identity.h"
 
@@ -24,6 +25,16 @@ absl::Status CheckIdentity(const v1::CreateSweepRequest& request) {
                         absl::StrCat("is longer than ", kMaxSweepIdBytes, " characters"));
   }
   return CheckRequestId(request.request_id());
+}
+
+// Of what is multiplied or stored here; the planner checks the policy.
+absl::Status CheckKnown(const v1::CreateSweepRequest& request) {
+  LORSA_RETURN_IF_ERROR(CheckFieldsAreKnown(request.spec(), "spec"));
+  for (int i = 0; i < request.parameters_size(); ++i) {
+    LORSA_RETURN_IF_ERROR(
+        CheckFieldsAreKnown(request.parameters(i), absl::StrCat("parameters[", i, "]")));
+  }
+  return absl::OkStatus();
 }
 
 // `status` with its sentence said of `context`; its details stay.
@@ -53,6 +64,7 @@ absl::StatusOr<std::string> SweepIdFrom(const std::string& name, absl::string_vi
 
 absl::StatusOr<std::vector<NewJob>> SweepHandlers::PlanJobs(
     const v1::CreateSweepRequest& request) const {
+  LORSA_RETURN_IF_ERROR(CheckKnown(request));
   const ExpandedSweep expanded = ExpandSweep(request.spec(), request.parameters());
   if (!expanded.violations.empty()) return InvalidFields(expanded.violations);
   std::vector<NewJob> jobs;

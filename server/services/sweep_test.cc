@@ -77,6 +77,27 @@ TEST_F(SweepServiceTest, AllJobsOrNone) {
   EXPECT_TRUE(absl::IsNotFound(catalog_->GetSweep("grid").status()));
 }
 
+// One request of 4 MiB became 2 GB of memory and disk: each job had a copy of the unknown field.
+TEST_F(SweepServiceTest, RefusesUnknownFieldsAtAnyDepth) {
+  const auto add_unknown = [](google::protobuf::Message& message) {
+    *message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(9999) =
+        std::string(1 << 20, 'x');
+  };
+  v1::CreateSweepRequest spec = Request("grid"), parameter = spec, policy = spec;
+  add_unknown(*spec.mutable_spec()->mutable_qk_norm());
+  add_unknown(*parameter.mutable_parameters(1));
+  add_unknown(*policy.mutable_policy()->mutable_deadline());
+  for (const auto& [request, field] : {std::pair(spec, "spec.qk_norm"),
+                                       {parameter, "parameters[1]"},
+                                       {policy, "policy.deadline"}}) {
+    const grpc::Status status = Create(request);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field;
+    EXPECT_THAT(status.error_message(), HasSubstr("does not know"));
+    EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(), field);
+  }
+  EXPECT_TRUE(absl::IsNotFound(catalog_->GetSweep("grid").status()));
+}
+
 TEST_F(SweepServiceTest, CombinationThatIsImpossibleIsNamed) {
   v1::CreateSweepRequest request = Request("grid");
   request.mutable_parameters(0)->set_values(1, "1000000");
