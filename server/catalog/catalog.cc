@@ -146,9 +146,9 @@ absl::StatusOr<std::vector<JobRecord>> Catalog::ActiveJobs() const {
   });
 }
 
-absl::StatusOr<std::vector<JobRecord>> Catalog::QueuedJobs(int limit) const {
+absl::Status Catalog::VisitQueuedJobs(const std::function<bool(const JobRecord&)>& visit) const {
   return readers_->Run([&](ReadTransaction& transaction) {
-    return ReadJobsInState(transaction, v1::JOB_STATE_QUEUED, limit);
+    return VisitJobsInState(transaction, v1::JOB_STATE_QUEUED, visit);
   });
 }
 

@@ -210,8 +210,9 @@ class Catalog {
   absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter) const;
   // All jobs that hold a slot (server/jobs/job_state.h).
   absl::StatusOr<std::vector<JobRecord>> ActiveJobs() const;
-  // The first `limit` QUEUED jobs, in queue order: by priority, higher first, then by position.
-  absl::StatusOr<std::vector<JobRecord>> QueuedJobs(int limit) const;
+  // Hands QUEUED jobs to `visit`, one at a time, until it returns false. They come in queue order:
+  // by priority, higher first, then by position. `visit` does not call the catalog.
+  absl::Status VisitQueuedJobs(const std::function<bool(const JobRecord&)>& visit) const;
   absl::StatusOr<int64_t> CountJobs(v1::JobState state) const;
   // At most `limit` jobs that have not ended, nor are about to (CANCELLING), though their deadline
   // is over.

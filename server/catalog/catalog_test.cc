@@ -324,8 +324,11 @@ TEST_F(CatalogTest, QueueIsFirstInFirstOutAndResumedJobsGoToTheEnd) {
                               })
                   .ok());
   std::vector<std::string> ids;
-  const auto jobs = catalog_->QueuedJobs(2).value();
-  for (const JobRecord& job : jobs) ids.push_back(job.id);
+  const auto take_two = [&](const JobRecord& job) {
+    ids.push_back(job.id);
+    return ids.size() < 2;
+  };
+  ASSERT_TRUE(catalog_->VisitQueuedJobs(take_two).ok());
   EXPECT_THAT(ids, ElementsAre("b", "c"));
 }
 

@@ -382,6 +382,21 @@ absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(ReadTransaction& transact
   return JobsFromRows(statement.Bind(static_cast<int64_t>(state)).Bind(limit));
 }
 
+absl::Status VisitJobsInState(ReadTransaction& transaction, v1::JobState state,
+                              const std::function<bool(const JobRecord&)>& visit) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      transaction.Prepare(LORSA_JOB_SELECT "WHERE state = ?1 AND deleted = 0"
+                                           " ORDER BY priority DESC, queue_position"));
+  statement.Bind(static_cast<int64_t>(state));
+  while (true) {
+    LORSA_ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return absl::OkStatus();
+    LORSA_ASSIGN_OR_RETURN(const StoredJob job, JobFromRow(statement));
+    if (!visit(job.record)) return absl::OkStatus();
+  }
+}
+
 absl::StatusOr<int64_t> CountJobsInState(ReadTransaction& transaction, v1::JobState state) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,

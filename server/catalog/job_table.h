@@ -4,6 +4,7 @@
 #define LORSA_SERVER_CATALOG_JOB_TABLE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,9 @@ absl::StatusOr<std::vector<JobRecord>> ReadJobs(ReadTransaction& transaction,
 // In queue order, at most `limit`, as below.
 absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(ReadTransaction& transaction,
                                                        v1::JobState state, int64_t limit);
+// In queue order, handed to `visit` one at a time until it returns false.
+absl::Status VisitJobsInState(ReadTransaction& transaction, v1::JobState state,
+                              const std::function<bool(const JobRecord&)>& visit);
 absl::StatusOr<int64_t> CountJobsInState(ReadTransaction& transaction, v1::JobState state);
 absl::StatusOr<std::vector<JobRecord>> ReadOverdueJobs(ReadTransaction& transaction, absl::Time now,
                                                        int64_t limit);

@@ -32,20 +32,21 @@ std::optional<Waiting> TooLarge(const v1::Job& job, const JobCapacity& capacity)
   return std::nullopt;
 }
 
-JobQueue::JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active,
-                   absl::Span<const JobRecord> queued)
+JobQueue::JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active)
     : capacity_(capacity) {
   for (const JobRecord& job : active) Take(job.job);
-  for (const JobRecord& job : queued) {
-    if (TooLarge(job.job, capacity_).has_value()) continue;
-    if (const std::optional<Waiting> obstacle = Obstacle(job.job)) {
-      first_waiting_ = job.job.name();
-      obstacle_ = *obstacle;
-      return;
-    }
-    Take(job.job);
-    starting_.push_back(job);
+}
+
+bool JobQueue::Add(const JobRecord& queued) {
+  if (TooLarge(queued.job, capacity_).has_value()) return true;
+  if (const std::optional<Waiting> obstacle = Obstacle(queued.job)) {
+    first_waiting_ = queued.job.name();
+    obstacle_ = *obstacle;
+    return false;
   }
+  Take(queued.job);
+  starting_.push_back(queued);
+  return true;
 }
 
 void JobQueue::Take(const v1::Job& job) {

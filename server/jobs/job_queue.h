@@ -36,13 +36,16 @@ std::optional<Waiting> TooLarge(const v1::Job& job, const JobCapacity& capacity)
 // over.
 class JobQueue {
  public:
-  // `active` hold slots; `queued` in queue order (its first ones are enough).
-  JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active,
-           absl::Span<const JobRecord> queued);
+  // `active` hold slots.
+  JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active);
+
+  // Takes the next of the queued jobs, which come in queue order. False once one of them waits: no
+  // later one can start.
+  bool Add(const JobRecord& queued);
 
   // Those that start now, in order.
   const std::vector<JobRecord>& starting() const { return starting_; }
-  // Of a QUEUED job, whether it was among `queued` or not.
+  // Of a QUEUED job, whether it was added or not.
   Waiting WaitingOf(const v1::Job& job) const;
 
  private:

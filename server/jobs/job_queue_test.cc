@@ -24,6 +24,15 @@ JobRecord Job(const std::string& id, int cpu_slots, int64_t gibibytes = 0) {
   return record;
 }
 
+JobQueue Queue(const JobCapacity& capacity, const std::vector<JobRecord>& active,
+               const std::vector<JobRecord>& queued) {
+  JobQueue queue(capacity, active);
+  for (const JobRecord& job : queued) {
+    if (!queue.Add(job)) break;
+  }
+  return queue;
+}
+
 std::vector<std::string> Starting(const JobQueue& queue) {
   std::vector<std::string> ids;
   for (const JobRecord& job : queue.starting()) ids.push_back(job.id);
@@ -32,14 +41,14 @@ std::vector<std::string> Starting(const JobQueue& queue) {
 
 TEST(JobQueueTest, StartsInOrderWhatFitsTogether) {
   const std::vector<JobRecord> queued = {Job("a", 2), Job("b", 1), Job("c", 1)};
-  const JobQueue queue({.max_running_jobs = 9, .cpu_slots = 4}, {}, queued);
+  const JobQueue queue = Queue({.max_running_jobs = 9, .cpu_slots = 4}, {}, queued);
   EXPECT_THAT(Starting(queue), ElementsAre("a", "b", "c"));
   EXPECT_EQ(queue.WaitingOf(queued[0].job), Waiting{});
 }
 
 TEST(JobQueueTest, CpuSlotsOfWhatRunsCount) {
   const std::vector<JobRecord> queued = {Job("b", 2)};
-  const JobQueue queue({.max_running_jobs = 9, .cpu_slots = 4}, {Job("a", 3)}, queued);
+  const JobQueue queue = Queue({.max_running_jobs = 9, .cpu_slots = 4}, {Job("a", 3)}, queued);
   EXPECT_THAT(Starting(queue), ElementsAre());
   EXPECT_EQ(queue.WaitingOf(queued[0].job).reason, "CPU_SLOTS");
   EXPECT_THAT(queue.WaitingOf(queued[0].job).message, HasSubstr("1 of 4 are free"));
@@ -47,7 +56,8 @@ TEST(JobQueueTest, CpuSlotsOfWhatRunsCount) {
 
 TEST(JobQueueTest, MemoryOfWhatRunsCounts) {
   const std::vector<JobRecord> queued = {Job("b", 1, 3), Job("c", 1, 1)};
-  const JobQueue queue({.max_running_jobs = 9, .memory_bytes = 8 * kGiB}, {Job("a", 1, 6)}, queued);
+  const JobQueue queue =
+      Queue({.max_running_jobs = 9, .memory_bytes = 8 * kGiB}, {Job("a", 1, 6)}, queued);
   EXPECT_THAT(Starting(queue), ElementsAre());
   EXPECT_EQ(queue.WaitingOf(queued[0].job).reason, "MEMORY");
   EXPECT_THAT(queue.WaitingOf(queued[0].job).message, HasSubstr("2.00 GiB of 8.00 GiB"));
@@ -55,7 +65,7 @@ TEST(JobQueueTest, MemoryOfWhatRunsCounts) {
 
 TEST(JobQueueTest, NothingOvertakesTheFirstThatDoesNotFit) {
   const std::vector<JobRecord> queued = {Job("a", 1), Job("large", 4), Job("small", 1)};
-  const JobQueue queue({.max_running_jobs = 9, .cpu_slots = 4}, {}, queued);
+  const JobQueue queue = Queue({.max_running_jobs = 9, .cpu_slots = 4}, {}, queued);
   EXPECT_THAT(Starting(queue), ElementsAre("a"));
   const Waiting waiting = queue.WaitingOf(queued[2].job);
   EXPECT_EQ(waiting.reason, "EARLIER_JOBS");
@@ -66,8 +76,8 @@ TEST(JobQueueTest, NothingOvertakesTheFirstThatDoesNotFit) {
 
 TEST(JobQueueTest, OneThatCouldNeverStartIsPassedOver) {
   const std::vector<JobRecord> queued = {Job("too large", 5), Job("too fat", 1, 9), Job("b", 1)};
-  const JobQueue queue({.max_running_jobs = 9, .cpu_slots = 4, .memory_bytes = 8 * kGiB}, {},
-                       queued);
+  const JobQueue queue =
+      Queue({.max_running_jobs = 9, .cpu_slots = 4, .memory_bytes = 8 * kGiB}, {}, queued);
   EXPECT_THAT(Starting(queue), ElementsAre("b"));
   EXPECT_EQ(queue.WaitingOf(queued[0].job).reason, "LARGER_THAN_MACHINE");
   EXPECT_EQ(queue.WaitingOf(queued[1].job).reason, "LARGER_THAN_MACHINE");
@@ -75,14 +85,14 @@ TEST(JobQueueTest, OneThatCouldNeverStartIsPassedOver) {
 
 TEST(JobQueueTest, NoMoreThanSoManyRunAtOnce) {
   const std::vector<JobRecord> queued = {Job("b", 1), Job("c", 1)};
-  const JobQueue queue({.max_running_jobs = 2}, {Job("a", 1)}, queued);
+  const JobQueue queue = Queue({.max_running_jobs = 2}, {Job("a", 1)}, queued);
   EXPECT_THAT(Starting(queue), ElementsAre("b"));
   EXPECT_EQ(queue.WaitingOf(queued[1].job).reason, "MAX_RUNNING_JOBS");
 }
 
 TEST(JobQueueTest, WithoutLimitsOnlyTheirNumberCounts) {
   const std::vector<JobRecord> queued = {Job("a", 1000, 1000), Job("b", 1000, 1000)};
-  EXPECT_THAT(Starting(JobQueue({.max_running_jobs = 2}, {}, queued)), ElementsAre("a", "b"));
+  EXPECT_THAT(Starting(Queue({.max_running_jobs = 2}, {}, queued)), ElementsAre("a", "b"));
 }
 
 }  // namespace

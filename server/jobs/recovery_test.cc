@@ -448,6 +448,25 @@ TEST_F(RecoveryTest, AfterARestartRequestsOfClientsStand) {
   EXPECT_THAT(worker.connection->commands(), ElementsAre(v1::COMMAND_PAUSE));
 }
 
+// The scheduler looked at the first jobs of the queue only, so that many which a restarted server
+// has no room for held up all later ones, without a reason.
+TEST_F(RecoveryTest, StartsJobsBehindAnyNumberOfJobsThatAreTooLarge) {
+  for (int i = 0; i < 100; ++i) {
+    NewJob job{.id = absl::StrCat("large-", i), .memory_bytes = int64_t{2} << 30};
+    job.resolved_spec.set_activation_set("set");
+    ASSERT_TRUE(manager_->CreateJob(job).ok());
+  }
+  Create("small");
+  options_.capacity.memory_bytes = int64_t{1} << 30;
+  Restart();
+  Poll();
+  EXPECT_EQ(State("small"), v1::JOB_STATE_STARTING);
+  EXPECT_EQ(Get("large-99").waiting_for(), "LARGER_THAN_MACHINE");
+  Create("next");
+  Poll();
+  EXPECT_EQ(Get("next").waiting_for(), "MAX_RUNNING_JOBS");
+}
+
 TEST_F(RecoveryTest, AfterARestartQueuedJobsStartByThemselves) {
   Create("demo");
   Restart();

@@ -18,8 +18,6 @@ namespace {
 constexpr size_t kMaxOutcomeBytes = 64 << 10;
 constexpr int kOverdueAtOnce = 100;
 constexpr int kWrapperUnreachable = 255;  // ssh(1): an error of its own
-// Looked at in one Poll beside those that may start: jobs that could never start are passed over.
-constexpr int kQueueAhead = 64;
 constexpr absl::Duration kLaunchRetry = absl::Seconds(5);
 
 absl::StatusOr<v1::WorkerOutcome> ReadOutcome(FileSystem& fs, const std::string& path) {
@@ -72,7 +70,7 @@ Scheduler::Scheduler(const JobOptions& options, const JobEnvironment& environmen
       env_(environment),
       live_(live),
       starter_(options, environment),
-      queue_(options.capacity, {}, {}) {}
+      queue_(options.capacity, {}) {}
 
 void Scheduler::Poll() {
   failures_.clear();
@@ -209,10 +207,11 @@ void Scheduler::ReturnToQueue(const JobRecord& job, const AttemptKey& attempt) {
 }
 
 void Scheduler::LaunchWaiting(const std::vector<JobRecord>& active) {
-  const absl::StatusOr<std::vector<JobRecord>> queued =
-      env_.catalog.QueuedJobs(options_.capacity.max_running_jobs + kQueueAhead);
-  if (!queued.ok()) return NoteUnreadable(queued.status());
-  const JobQueue queue(options_.capacity, active, *queued);
+  JobQueue queue(options_.capacity, active);
+  // As far as a job that waits, however many before it can never start.
+  const absl::Status read =
+      env_.catalog.VisitQueuedJobs([&queue](const JobRecord& job) { return queue.Add(job); });
+  if (!read.ok()) return NoteUnreadable(read);
   Launch(active, queue);
   Publish(queue);
 }
