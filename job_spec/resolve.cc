@@ -34,6 +34,7 @@ class Resolver {
   }
 
   ResolvedSpec Run() {
+    ResolveSet();
     ResolveHeads();
     CheckSize();
     ResolvePositionEmbedding();
@@ -70,6 +71,7 @@ class Resolver {
     }
   }
 
+  void ResolveSet();
   void ResolveHeads();
   void CheckSize();
   void ResolvePositionEmbedding();
@@ -88,6 +90,17 @@ class Resolver {
   const TrainingMachine& machine_;
   ResolvedSpec result_;
 };
+
+void Resolver::ResolveSet() {
+  if (spec().activation_set_sha256().empty()) {
+    spec().set_activation_set_sha256(set_.manifest_sha256());
+  } else if (spec().activation_set_sha256() != set_.manifest_sha256()) {
+    Violation("activation_set_sha256",
+              absl::StrCat("is not that of the activation set, which is ", set_.manifest_sha256(),
+                           "; register the contents that are meant under another id, or leave "
+                           "the field out"));
+  }
+}
 
 void Resolver::ResolveHeads() {
   const uint64_t d_model = set_.d_model();

@@ -48,6 +48,17 @@ std::vector<std::string> Fields(const ResolvedSpec& resolved) {
   return fields;
 }
 
+TEST(ResolveTest, BindsTheJobToTheContentsOfItsSet) {
+  v1::ActivationSet set = SmolLm2();
+  set.set_manifest_sha256("aa");
+  const ResolvedSpec bound = Resolve("activation_set: 'smollm2-l12'", set);
+  EXPECT_EQ(bound.spec.activation_set_sha256(), "aa");
+  EXPECT_TRUE(ResolveTrainingSpec(bound.spec, set, {.cores = 2}).ok());
+  set.set_manifest_sha256("bb");
+  EXPECT_THAT(Fields(ResolveTrainingSpec(bound.spec, set, {.cores = 2})),
+              ElementsAre("activation_set_sha256"));
+}
+
 TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
   const ResolvedSpec resolved =
       Resolve("activation_set: 'smollm2-l12' expansion_factor: 8 top_k: 64");

@@ -61,6 +61,11 @@ absl::Status CheckForReading(const std::string& path, const absl::Status& obstac
   return CheckReadOnlySchema(fs, **connection, path, obstacle);
 }
 
+// A job that is retried or resumed: its set may have been deleted since.
+bool ComesBack(v1::JobState before, const JobChange& change) {
+  return change.state == v1::JOB_STATE_QUEUED && !HasWorker(before);
+}
+
 }  // namespace
 
 Catalog::Catalog(std::unique_ptr<ConnectionPool> readers, std::unique_ptr<CatalogWriter> writer,
@@ -225,6 +230,9 @@ absl::StatusOr<JobRecord> Catalog::UpdateJob(absl::string_view id, absl::Time no
         LORSA_ASSIGN_OR_RETURN(const StoredJob before, ReadJob(transaction, id));
         LORSA_ASSIGN_OR_RETURN(const JobChange change, decision(before.record));
         LORSA_RETURN_IF_ERROR(ApplyChange(transaction, before, change, now));
+        if (ComesBack(before.record.job.state(), change)) {
+          LORSA_RETURN_IF_ERROR(CheckSetOfJob(transaction, before.record.job));
+        }
         LORSA_ASSIGN_OR_RETURN(StoredJob after, ReadJob(transaction, id));
         if (change.state.has_value() && IsFinal(*change.state)) {
           LORSA_RETURN_IF_ERROR(StoreNotice(transaction, after, now));
@@ -430,6 +438,11 @@ absl::StatusOr<v1::ActivationSet> Catalog::UpdateActivationSet(
 absl::Status Catalog::DeleteActivationSet(absl::string_view id) {
   return WriteDeletion(
       [&](WriteTransaction& transaction) { return RemoveActivationSet(transaction, id); });
+}
+
+absl::StatusOr<v1::ActivationSet> Catalog::SetOfJob(const v1::Job& job) const {
+  return readers_->Run(
+      [&](ReadTransaction& transaction) { return ReadSetOfJob(transaction, job); });
 }
 
 absl::StatusOr<std::vector<std::string>> Catalog::JobsUsingSet(absl::string_view set_id) const {

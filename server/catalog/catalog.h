@@ -357,13 +357,19 @@ class Catalog {
                                                                     int limit) const;
   // At most ten.
   absl::StatusOr<std::vector<v1::ActivationSet>> QuarantinedSets() const;
-  // Lets `change` alter the set, in one transaction; returns it as it is then. An error of `change`
-  // is handed on and nothing happens. `change` runs on the writer thread, as a JobDecision does.
+  // Lets `change` alter the set, in one transaction; returns it as it is then. Its aliases get its
+  // state and problems. An error of `change` is handed on and nothing happens. `change` runs on the
+  // writer thread, as a JobDecision does.
   absl::StatusOr<v1::ActivationSet> UpdateActivationSet(
       absl::string_view id, const std::function<absl::Status(v1::ActivationSet&)>& change);
   // FAILED_PRECONDITION naming a job that trains on it and has not ended.
   absl::Status DeleteActivationSet(absl::string_view id);
-  // Ids of jobs that train on the set and have not ended.
+  // The set that a job trains on, with the contents that the job was made for. FAILED_PRECONDITION
+  // if the set is gone or has other contents. The job is refused for the same reasons when it is
+  // created, and when it is queued again after it failed or was paused.
+  absl::StatusOr<v1::ActivationSet> SetOfJob(const v1::Job& job) const;
+  // Ids of jobs that have not ended and train on the set or on an alias of it: a set with the same
+  // folder and manifest.
   absl::StatusOr<std::vector<std::string>> JobsUsingSet(absl::string_view set_id) const;
 
  private:

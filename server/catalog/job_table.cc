@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/catalog/set_table.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_state.h"
 
@@ -329,6 +330,8 @@ absl::StatusOr<InsertedJob> InsertJob(WriteTransaction& transaction, const NewJo
   LORSA_RETURN_IF_ERROR(InsertLabels(transaction, number, job.policy));
   LORSA_RETURN_IF_ERROR(InsertCreatedEvent(transaction, number, job.forked_from, now));
   LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(transaction, job.id));
+  // The set may have been deleted, and its id given to another, since the job was planned.
+  LORSA_RETURN_IF_ERROR(CheckSetOfJob(transaction, stored.record.job));
   return InsertedJob{.stored = std::move(stored), .is_new = true};
 }
 

@@ -1,6 +1,9 @@
 #include "server/catalog/set_table.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/identifiers.h"
@@ -11,7 +14,9 @@
 namespace lorsa::server {
 namespace {
 
-constexpr int64_t kNoLimit = -1;  // as SQLite has it
+using google::protobuf::operator<=;
+
+constexpr int kNoLimit = -1;  // as SQLite has it
 
 absl::StatusOr<v1::ActivationSet> SetFromRow(const Statement& row) {
   v1::ActivationSet set;
@@ -47,7 +52,86 @@ absl::StatusOr<std::optional<v1::ActivationSet>> FindActivationSet(ReadTransacti
   return set;
 }
 
+absl::Status WriteSet(WriteTransaction& transaction, absl::string_view id,
+                      const v1::ActivationSet& set) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      transaction.Prepare("UPDATE activation_sets SET activation_set = ?2, quarantined = ?3"
+                          " WHERE id = ?1"));
+  const bool quarantined = set.state() == v1::ACTIVATION_SET_STATE_QUARANTINED;
+  return statement.Bind(id)
+      .BindBlob(set.SerializeAsString())
+      .Bind(static_cast<int64_t>(quarantined))
+      .Run();
+}
+
+// The other sets with the folder and the manifest of `set`.
+absl::StatusOr<std::vector<v1::ActivationSet>> AliasesOf(ReadTransaction& transaction,
+                                                         const v1::ActivationSet& set) {
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::ActivationSet> sets,
+                         ReadActivationSets(transaction, /*after_id=*/"", kNoLimit));
+  std::erase_if(sets, [&](const v1::ActivationSet& other) {
+    return other.name() == set.name() || other.path() != set.path() ||
+           other.manifest_sha256() != set.manifest_sha256();
+  });
+  return sets;
+}
+
+absl::Status ShareVerdict(WriteTransaction& transaction, const v1::ActivationSet& set) {
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::ActivationSet> aliases, AliasesOf(transaction, set));
+  for (v1::ActivationSet& alias : aliases) {
+    alias.set_state(set.state());
+    *alias.mutable_problems() = set.problems();
+    *alias.mutable_verify_time() = set.verify_time();
+    LORSA_ASSIGN_OR_RETURN(const std::string id, IdFromName("activationSets", alias.name()));
+    LORSA_RETURN_IF_ERROR(WriteSet(transaction, id, alias));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ReadJobsNaming(ReadTransaction& transaction,
+                                                        const std::set<std::string>& set_ids) {
+  std::vector<std::string> ids;
+  for (int state = v1::JOB_STATE_QUEUED; state < v1::JobState_ARRAYSIZE; ++state) {
+    if (IsFinal(static_cast<v1::JobState>(state))) continue;
+    LORSA_ASSIGN_OR_RETURN(
+        const std::vector<JobRecord> jobs,
+        ReadJobsInState(transaction, static_cast<v1::JobState>(state), kNoLimit));
+    for (const JobRecord& job : jobs) {
+      if (set_ids.contains(job.job.resolved_spec().activation_set())) ids.push_back(job.id);
+    }
+  }
+  return ids;
+}
+
+// Whether the set is the one that the job was made for.
+bool Fits(const v1::ActivationSet& set, const v1::Job& job) {
+  const std::string& sha256 = job.resolved_spec().activation_set_sha256();
+  if (!sha256.empty()) return sha256 == set.manifest_sha256();
+  return set.register_time() <= job.create_time();
+}
+
 }  // namespace
+
+absl::StatusOr<v1::ActivationSet> ReadSetOfJob(ReadTransaction& transaction, const v1::Job& job) {
+  const std::string& id = job.resolved_spec().activation_set();
+  constexpr char kRemedy[] =
+      "; register the contents that it trained on under this id, or submit a new job";
+  LORSA_ASSIGN_OR_RETURN(std::optional<v1::ActivationSet> set, FindActivationSet(transaction, id));
+  if (!set.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat("activation set ", id, ", on which ",
+                                                      job.name(), " trains, was deleted", kRemedy));
+  }
+  if (Fits(*set, job)) return *std::move(set);
+  return absl::FailedPreconditionError(
+      absl::StrCat("activation set ", id, " has other contents (manifest ", set->manifest_sha256(),
+                   ") than when ", job.name(), " was made", kRemedy));
+}
+
+absl::Status CheckSetOfJob(ReadTransaction& transaction, const v1::Job& job) {
+  if (job.resolved_spec().activation_set().empty()) return absl::OkStatus();
+  return ReadSetOfJob(transaction, job).status();
+}
 
 absl::StatusOr<v1::ActivationSet> StoreActivationSet(WriteTransaction& transaction,
                                                      const v1::ActivationSet& set) {
@@ -80,36 +164,31 @@ absl::StatusOr<v1::ActivationSet> ChangeActivationSet(
     const std::function<absl::Status(v1::ActivationSet&)>& change) {
   LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, ReadActivationSet(transaction, id));
   LORSA_RETURN_IF_ERROR(change(set));
-  LORSA_ASSIGN_OR_RETURN(
-      Statement statement,
-      transaction.Prepare("UPDATE activation_sets SET activation_set = ?2, quarantined = ?3"
-                          " WHERE id = ?1"));
-  const bool quarantined = set.state() == v1::ACTIVATION_SET_STATE_QUARANTINED;
-  LORSA_RETURN_IF_ERROR(statement.Bind(id)
-                            .BindBlob(set.SerializeAsString())
-                            .Bind(static_cast<int64_t>(quarantined))
-                            .Run());
+  LORSA_RETURN_IF_ERROR(WriteSet(transaction, id, set));
+  LORSA_RETURN_IF_ERROR(ShareVerdict(transaction, set));
   return set;
 }
 
 absl::StatusOr<std::vector<std::string>> ReadJobsUsing(ReadTransaction& transaction,
                                                        absl::string_view set_id) {
-  std::vector<std::string> ids;
-  for (int state = v1::JOB_STATE_QUEUED; state < v1::JobState_ARRAYSIZE; ++state) {
-    if (IsFinal(static_cast<v1::JobState>(state))) continue;
-    LORSA_ASSIGN_OR_RETURN(
-        const std::vector<JobRecord> jobs,
-        ReadJobsInState(transaction, static_cast<v1::JobState>(state), kNoLimit));
-    for (const JobRecord& job : jobs) {
-      if (job.job.resolved_spec().activation_set() == set_id) ids.push_back(job.id);
+  std::set<std::string> ids{std::string(set_id)};
+  LORSA_ASSIGN_OR_RETURN(const std::optional<v1::ActivationSet> set,
+                         FindActivationSet(transaction, set_id));
+  if (set.has_value()) {
+    LORSA_ASSIGN_OR_RETURN(const std::vector<v1::ActivationSet> aliases,
+                           AliasesOf(transaction, *set));
+    for (const v1::ActivationSet& alias : aliases) {
+      LORSA_ASSIGN_OR_RETURN(std::string id, IdFromName("activationSets", alias.name()));
+      ids.insert(std::move(id));
     }
   }
-  return ids;
+  return ReadJobsNaming(transaction, ids);
 }
 
 absl::Status RemoveActivationSet(WriteTransaction& transaction, absl::string_view id) {
   LORSA_RETURN_IF_ERROR(ReadActivationSet(transaction, id).status());
-  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> users, ReadJobsUsing(transaction, id));
+  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> users,
+                         ReadJobsNaming(transaction, {std::string(id)}));
   if (!users.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "activation set ", id, " is used by ", users.size(), " jobs that have not ended, such as ",

@@ -25,8 +25,16 @@ absl::StatusOr<std::vector<v1::ActivationSet>> ReadActivationSets(ReadTransactio
 absl::StatusOr<std::vector<v1::ActivationSet>> ReadQuarantinedSets(ReadTransaction& transaction,
                                                                    int limit);
 
-// Reads the set, lets `change` alter it, stores it and returns it. An error of `change` is handed
-// on.
+// The set that a job trains on, with the contents that the job was made for. FAILED_PRECONDITION if
+// the set is gone or has other contents. A job of a catalog that kept no sums (version 4 and
+// earlier) fits a set that was registered before the job was made.
+absl::StatusOr<v1::ActivationSet> ReadSetOfJob(ReadTransaction& transaction, const v1::Job& job);
+// The same for a job that may have none: an imported checkpoint's.
+absl::Status CheckSetOfJob(ReadTransaction& transaction, const v1::Job& job);
+
+// Reads the set, lets `change` alter it, stores it and returns it. State, problems and the time of
+// the verification are those of the files: its aliases, sets with the same folder and manifest, get
+// them too. An error of `change` is handed on.
 absl::StatusOr<v1::ActivationSet> ChangeActivationSet(
     WriteTransaction& transaction, absl::string_view id,
     const std::function<absl::Status(v1::ActivationSet&)>& change);
@@ -34,7 +42,7 @@ absl::StatusOr<v1::ActivationSet> ChangeActivationSet(
 // FAILED_PRECONDITION naming a job that trains on it and has not ended.
 absl::Status RemoveActivationSet(WriteTransaction& transaction, absl::string_view id);
 
-// Ids of jobs that train on the set and have not ended.
+// Ids of jobs that train on the set or an alias of it and have not ended.
 absl::StatusOr<std::vector<std::string>> ReadJobsUsing(ReadTransaction& transaction,
                                                        absl::string_view set_id);
 

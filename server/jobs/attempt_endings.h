@@ -16,6 +16,9 @@ namespace lorsa::server {
 // Reason of a job that is PAUSING, or then PAUSED, because its set was found damaged.
 inline constexpr char kSetQuarantined[] = "SET_QUARANTINED";
 
+// Reason of a job that cannot run because its set was deleted or its id given to other contents.
+inline constexpr char kSetChanged[] = "SET_CHANGED";
+
 // What is known of the end of any attempt.
 struct AttemptEnd {
   absl::Time time;

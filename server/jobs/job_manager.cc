@@ -13,11 +13,20 @@
 #include "server/jobs/scheduler.h"
 #include "server/jobs/staging.h"
 #include "server/jobs/worker_sessions.h"
+#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {
 
 constexpr int kMaxSweepJobs = 256;  // as in sweep.proto
+
+// The catalog refuses a job whose set has changed without a reason; what else refuses one gives its
+// own.
+template <typename T>
+absl::StatusOr<T> WithSetReason(absl::StatusOr<T> result) {
+  if (!absl::IsFailedPrecondition(result.status())) return result;
+  return WithReason(result.status(), kSetChanged);
+}
 
 }  // namespace
 
@@ -92,7 +101,7 @@ v1::Job JobManager::WithLiveFields(const JobRecord& record) const {
 
 absl::StatusOr<v1::Job> JobManager::CreateJob(const NewJob& job) {
   absl::MutexLock lock(&creation_mu_);
-  LORSA_ASSIGN_OR_RETURN(const JobRecord record, creator_->CreateJob(job));
+  LORSA_ASSIGN_OR_RETURN(const JobRecord record, WithSetReason(creator_->CreateJob(job)));
   Poke();
   return WithLiveFields(record);
 }
@@ -135,7 +144,7 @@ absl::StatusOr<v1::Job> JobManager::PauseForQuarantine(absl::string_view id,
 }
 
 absl::StatusOr<v1::Job> JobManager::ResumeJob(absl::string_view id) {
-  return Change(id, ResumeDecision);
+  return WithSetReason(Change(id, ResumeDecision));
 }
 
 absl::StatusOr<v1::Job> JobManager::CancelJob(absl::string_view id) {
@@ -144,7 +153,7 @@ absl::StatusOr<v1::Job> JobManager::CancelJob(absl::string_view id) {
 }
 
 absl::StatusOr<v1::Job> JobManager::RetryJob(absl::string_view id) {
-  return Change(id, RetryDecision(env_.now()));
+  return WithSetReason(Change(id, RetryDecision(env_.now())));
 }
 
 absl::Status JobManager::DeleteJob(absl::string_view id, bool even_if_pinned) {
@@ -155,7 +164,7 @@ absl::Status JobManager::DeleteJob(absl::string_view id, bool even_if_pinned) {
 
 absl::StatusOr<v1::Sweep> JobManager::CreateSweep(const NewSweep& sweep) {
   absl::MutexLock lock(&creation_mu_);
-  LORSA_ASSIGN_OR_RETURN(v1::Sweep created, creator_->CreateSweep(sweep));
+  LORSA_ASSIGN_OR_RETURN(v1::Sweep created, WithSetReason(creator_->CreateSweep(sweep)));
   Poke();
   return created;
 }

@@ -84,12 +84,13 @@ class JobManager {
   // The same, because the set that the job trains on was found damaged: `problem` says how. However
   // its worker leaves then, the job ends up PAUSED and shows it.
   absl::StatusOr<v1::Job> PauseForQuarantine(absl::string_view id, absl::string_view problem);
-  // PAUSED → QUEUED, behind the others; FAILED_PRECONDITION in another state.
+  // PAUSED → QUEUED, behind the others; FAILED_PRECONDITION in another state, or (SET_CHANGED) if
+  // its set is gone or has other contents.
   absl::StatusOr<v1::Job> ResumeJob(absl::string_view id);
   // → CANCELLING, or CANCELLED at once where there is no worker. Changes nothing in a job that is
   // CANCELLING; FAILED_PRECONDITION for one that has ended.
   absl::StatusOr<v1::Job> CancelJob(absl::string_view id);
-  // FAILED → QUEUED, behind the others; FAILED_PRECONDITION in another state.
+  // FAILED → QUEUED, behind the others; FAILED_PRECONDITION as ResumeJob.
   absl::StatusOr<v1::Job> RetryJob(absl::string_view id);
   // As CheckDeletable in job_requests.h; the job is gone when this returns OK.
   absl::Status DeleteJob(absl::string_view id, bool even_if_pinned);

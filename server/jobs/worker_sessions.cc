@@ -162,7 +162,8 @@ absl::Status WorkerSessions::Hello(const AttemptKey& attempt, const v1::WorkerHe
     if (absl::IsFailedPrecondition(job.status())) live_.End(attempt, job.status());
     return job.status();
   }
-  LORSA_ASSIGN_OR_RETURN(v1::ServerMessage welcome, WelcomeFor(*job));
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set, SetOf(*job, attempt));
+  LORSA_ASSIGN_OR_RETURN(v1::ServerMessage welcome, WelcomeFor(*job, set));
   connection->Send(std::move(welcome));
   if (!live_.Attach(attempt, connection)) return StaleAttempt(attempt);
   poke_();  // A command may stand.
@@ -183,13 +184,29 @@ absl::StatusOr<JobRecord> WorkerSessions::BeginSession(const AttemptKey& attempt
   return job;
 }
 
-absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& job) const {
+absl::StatusOr<v1::ActivationSet> WorkerSessions::SetOf(const JobRecord& job,
+                                                        const AttemptKey& attempt) {
+  absl::StatusOr<v1::ActivationSet> set = env_.catalog.SetOfJob(job.job);
+  if (!absl::IsFailedPrecondition(set.status())) return set;
+  v1::WorkerOutcome outcome;
+  outcome.set_kind(v1::WorkerOutcome::KIND_FAILED);
+  outcome.set_reason(kSetChanged);
+  outcome.set_message(std::string(set.status().message()));
+  LORSA_RETURN_IF_ERROR(
+      CommitChange(env_, job.id,
+                   OutcomeDecision(attempt.attempt, outcome, {.time = env_.now()}, options_))
+          .status());
+  live_.End(attempt, StaleAttempt(attempt));
+  return StaleAttempt(attempt);
+}
+
+absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& job,
+                                                             const v1::ActivationSet& set) const {
   v1::ServerMessage message;
   v1::Welcome& welcome = *message.mutable_welcome();
   const v1::TrainingSpec& spec = job.job.resolved_spec();
   *welcome.mutable_resolved_spec() = spec;
-  LORSA_ASSIGN_OR_RETURN(*welcome.mutable_activation_set(),
-                         env_.catalog.GetActivationSet(spec.activation_set()));
+  *welcome.mutable_activation_set() = set;
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> folders,
                          publisher_.PublishedFolders(job.id));
   welcome.mutable_checkpoint_folders()->Assign(folders.begin(), folders.end());

@@ -44,7 +44,8 @@ class WorkerSessions final : public WorkerTokenVerifier {
   HandlingNeeds Arrived(const AttemptKey& attempt, const v1::WorkerMessage& message);
 
   // Begins a session: STARTING → RUNNING, sends Welcome; a command that stands follows. Replaces,
-  // and closes, an older connection of the attempt.
+  // and closes, an older connection of the attempt. A job whose set is not the one that it was made
+  // for is FAILED instead (SET_CHANGED), and the worker told that its attempt is over.
   absl::Status Hello(const AttemptKey& attempt, const v1::WorkerHello& hello,
                      const std::shared_ptr<WorkerConnection>& connection);
   // A message after hello. Answers go through the connection, which is closed after an outcome.
@@ -66,7 +67,10 @@ class WorkerSessions final : public WorkerTokenVerifier {
  private:
   // The job, RUNNING or further, if the attempt is current.
   absl::StatusOr<JobRecord> BeginSession(const AttemptKey& attempt, const v1::WorkerHello& hello);
-  absl::StatusOr<v1::ServerMessage> WelcomeFor(const JobRecord& job) const;
+  // The set of the job. If it has changed, the job is FAILED and the error is StaleAttempt.
+  absl::StatusOr<v1::ActivationSet> SetOf(const JobRecord& job, const AttemptKey& attempt);
+  absl::StatusOr<v1::ServerMessage> WelcomeFor(const JobRecord& job,
+                                               const v1::ActivationSet& set) const;
   // What a worker that shares the disk finds there itself.
   absl::Status AddWhatIsNotShared(const std::string& job_id, v1::Welcome& welcome) const;
   absl::Status HandleHeartbeat(const AttemptKey& attempt, const v1::Heartbeat& heartbeat);

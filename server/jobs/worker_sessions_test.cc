@@ -24,6 +24,32 @@ TEST_F(WorkerSessionsTest, HelloStartsTheRunAndIsWelcomed) {
   EXPECT_TRUE(Get("demo").has_start_time());
 }
 
+// An older catalog that was restored may know another set under the id.
+TEST_F(WorkerSessionsTest, FailsAJobWhoseSetHasOtherContents) {
+  const auto give = [this](const std::string& manifest_sha256) {
+    return catalog_->UpdateActivationSet("set", [&](v1::ActivationSet& set) {
+      set.set_manifest_sha256(manifest_sha256);
+      return absl::OkStatus();
+    });
+  };
+  ASSERT_TRUE(give("aa").ok());
+  NewJob job{.id = "demo"};
+  job.resolved_spec.set_activation_set("set");
+  job.resolved_spec.set_activation_set_sha256("aa");
+  ASSERT_TRUE(manager_->CreateJob(job).ok());
+  Poll();
+  FakeWorker worker = Launched();
+  ASSERT_TRUE(give("bb").ok());
+  EXPECT_EQ(ReasonOf(Connect(worker)), "STALE_ATTEMPT");
+  EXPECT_THAT(worker.connection->messages, SizeIs(0));
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Get("demo").reason(), "SET_CHANGED");
+  EXPECT_THAT(Get("demo").message(), HasSubstr("activation set set has other contents"));
+  EXPECT_EQ(ReasonOf(manager_->RetryJob("demo").status()), "SET_CHANGED");
+  ASSERT_TRUE(give("aa").ok());
+  EXPECT_TRUE(manager_->RetryJob("demo").ok());
+}
+
 TEST_F(WorkerSessionsTest, UnknownTokenIsUnauthenticated) {
   Run("demo");
   EXPECT_TRUE(

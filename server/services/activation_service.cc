@@ -229,7 +229,8 @@ ActivationService::Source<grpc::ByteBuffer> ActivationService::OpenSequences(
     const Caller& caller, const grpc::ByteBuffer& bytes, Waker waker) {
   LORSA_ASSIGN_OR_RETURN(const v1::StreamSequencesRequest request, ParseSequencesRequest(bytes));
   LORSA_ASSIGN_OR_RETURN(const store::StreamOptions options, OptionsOf(request));
-  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered, Find(request.name()));
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered,
+                         Find(request.name(), request.manifest_sha256()));
   LORSA_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, sequence_streams_.Take(caller));
   LORSA_RETURN_IF_ERROR(RefuseIfQuarantined(registered));
   auto opened = open_sets_.Get(registered);
@@ -245,7 +246,8 @@ ActivationService::Source<grpc::ByteBuffer> ActivationService::OpenSequences(
 
 ActivationService::Source<v1::FileChunk> ActivationService::OpenAttentionWeights(
     const v1::ReadAttentionWeightsRequest& request) {
-  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered, Find(request.name()));
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered,
+                         Find(request.name(), request.manifest_sha256()));
   LORSA_ASSIGN_OR_RETURN(const auto set, open_sets_.Get(registered));
   const auto& weights = set->manifest().attention_weights;
   if (!weights.has_value()) {
@@ -379,6 +381,17 @@ absl::Status ActivationService::List(const v1::ListActivationSetsRequest& reques
 absl::StatusOr<v1::ActivationSet> ActivationService::Find(const std::string& name) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, SetId(name));
   return env_.catalog.GetActivationSet(id);
+}
+
+absl::StatusOr<v1::ActivationSet> ActivationService::Find(const std::string& name,
+                                                          const std::string& manifest_sha256) {
+  LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, Find(name));
+  if (manifest_sha256.empty() || manifest_sha256 == set.manifest_sha256()) return set;
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          name, " has other contents than are meant: its manifest has the sha256 ",
+          set.manifest_sha256(), "; register the contents that are meant under another id")),
+      "SET_CHANGED", {{"activation_set", name}});
 }
 
 }  // namespace lorsa::server

@@ -119,6 +119,9 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
                     v1::ListActivationSetsResponse& response);
   // The registered set of that resource name.
   absl::StatusOr<v1::ActivationSet> Find(const std::string& name);
+  // The same; FAILED_PRECONDITION (SET_CHANGED) unless it has that manifest, if one is named.
+  absl::StatusOr<v1::ActivationSet> Find(const std::string& name,
+                                         const std::string& manifest_sha256);
 
   const ActivationServiceEnvironment env_;
   OpenSets open_sets_;

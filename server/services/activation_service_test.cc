@@ -357,6 +357,26 @@ TEST_F(ActivationServiceTest, RefusesStreamsOutOfBounds) {
   EXPECT_EQ(code(request), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(ActivationServiceTest, ServesOnlyTheContentsThatAreMeant) {
+  const std::string sha256 = Registered("set").manifest_sha256();
+  v1::StreamSequencesRequest request = Training(0, 1);
+  request.set_manifest_sha256(sha256);
+  EXPECT_EQ(Stream(request).size(), 1);
+  request.set_manifest_sha256(std::string(64, '0'));
+  grpc::Status status;
+  EXPECT_TRUE(Stream(request, &status).empty());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr(sha256));
+
+  grpc::ClientContext context;
+  v1::ReadAttentionWeightsRequest weights;
+  weights.set_name("activationSets/set");
+  weights.set_manifest_sha256(std::string(64, '0'));
+  auto reader = stub_->ReadAttentionWeights(&context, weights);
+  EXPECT_TRUE(ReadAll(*reader).empty());
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
 TEST_F(ActivationServiceTest, AFlippedBitEndsTheStreamNamingTheShard) {
   Registered("set");
   const std::string shard = Path("sets/set/shard-00000.h5");

@@ -107,6 +107,30 @@ TEST_F(JobControlTest, ForkThatChangesWhatTheCheckpointFixesIsRefusedByField) {
   EXPECT_TRUE(absl::IsNotFound(catalog_->GetJob("fork").status()));
 }
 
+TEST_F(JobControlTest, NothingGoesOnWithASetThatHasOtherContents) {
+  FinishWithCheckpoint("source");
+  v1::Job failed;
+  ASSERT_TRUE(CreateJob(CreateRequest("failed"), failed).ok());
+  ASSERT_TRUE(catalog_
+                  ->UpdateJob("failed", now_,
+                              [](const JobRecord&) -> absl::StatusOr<JobChange> {
+                                return JobChange{.state = v1::JOB_STATE_FAILED};
+                              })
+                  .ok());
+  v1::ActivationSet set = catalog_->GetActivationSet("smollm2").value();
+  EXPECT_EQ(failed.resolved_spec().activation_set_sha256(), set.manifest_sha256());
+  ASSERT_TRUE(catalog_->DeleteActivationSet("smollm2").ok());
+  set.set_manifest_sha256("other");
+  ASSERT_TRUE(catalog_->CreateActivationSet(set).ok());
+  const auto request = ForkRequest("source/checkpoints/best", "fork");
+  for (const grpc::Status& status : {Call(&v1::JobService::Stub::ForkJob, request),
+                                     CallByName(&v1::JobService::Stub::RetryJob, "failed")}) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_EQ(ReasonIn(status), "SET_CHANGED");
+    EXPECT_THAT(status.error_message(), HasSubstr("smollm2 has other contents"));
+  }
+}
+
 TEST_F(JobControlTest, ForkNeedsACheckpoint) {
   v1::ForkJobRequest request = ForkRequest("gone/checkpoints/best", "fork");
   EXPECT_EQ(Call(&v1::JobService::Stub::ForkJob, request).error_code(),

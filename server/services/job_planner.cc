@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "job_spec/fork.h"
 #include "job_spec/initial_weights.h"
+#include "server/jobs/attempt_endings.h"
 #include "server/rpc/errors.h"
 #include "server/services/initial_checkpoint.h"
 #include "server/services/job_policy.h"
@@ -62,11 +63,12 @@ absl::StatusOr<NewJob> JobPlanner::PlanFork(const v1::Job& source, const v1::Che
                           "it as initial_checkpoint")),
                       "IMPORTED", {{"checkpoint", checkpoint.name()}});
   }
-  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set,
-                         catalog_.GetActivationSet(ran.activation_set()));
-  LORSA_RETURN_IF_ERROR(CheckNotQuarantined(set));
+  const absl::StatusOr<v1::ActivationSet> set = catalog_.SetOfJob(source);
+  if (absl::IsFailedPrecondition(set.status())) return WithReason(set.status(), kSetChanged);
+  LORSA_RETURN_IF_ERROR(set.status());
+  LORSA_RETURN_IF_ERROR(CheckNotQuarantined(*set));
   LORSA_ASSIGN_OR_RETURN(
-      NewJob job, Check(ForkTrainingSpec(ran, changes, checkpoint.tokens(), set, context_.machine),
+      NewJob job, Check(ForkTrainingSpec(ran, changes, checkpoint.tokens(), *set, context_.machine),
                         policy, "changes"));
   job.spec = source.spec();
   job.spec.MergeFrom(changes);

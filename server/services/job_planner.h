@@ -35,7 +35,8 @@ struct PlanningContext {
 
 // Thread-safe; blocks on the catalog and the disk. Errors: INVALID_ARGUMENT naming every wrong
 // field of the request, NOT_FOUND for the activation set or the initial checkpoint,
-// FAILED_PRECONDITION if the one is quarantined or the other damaged.
+// FAILED_PRECONDITION if the one is quarantined or the other damaged or, of a
+// fork, if its set has changed (SET_CHANGED).
 class JobPlanner {
  public:
   // `catalog` and `fs` outlive the planner.

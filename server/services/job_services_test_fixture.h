@@ -93,6 +93,7 @@ class JobServicesTest : public JobsTest {
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
         R"pb(
           name: "activationSets/smollm2"
+          manifest_sha256: "of the manifest"
           d_model: 576
           context: 256
           element_type: ELEMENT_TYPE_BF16

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from service import BIN, Service, wait_for
+from synthetic_set import write_set
 
 # 400 steps; a few seconds.
 SPEC = (
@@ -114,6 +115,27 @@ def test_a_job_expires_and_one_that_misses_its_deadline_fails(service: Service) 
     assert job["reason"] == "DEADLINE", job
     wait_for("the worker to leave", lambda: not service.worker_pids())
     wait_for("the job to expire", lambda: not exists(service, "short"))
+
+
+def test_a_job_is_not_retried_on_other_data_under_the_id_of_its_set(service: Service) -> None:
+    submit(service, "job", ENDLESS, "--deadline", "4s")
+    job = service.wait_for_state("job", "FAILED")
+    sha256 = service.json("set", "show", "set")[0]["manifest_sha256"]
+    assert job["resolved_spec"]["activation_set_sha256"] == sha256
+    wait_for("the worker to leave", lambda: not service.worker_pids())
+    service.cli("set", "delete", "set")
+    gone = service.cli("job", "retry", "job", ok=False)
+    assert gone.returncode == 1 and "activation set set, on which" in gone.stderr
+    write_set(service.sets / "other", seed=1)
+    service.cli("set", "register", "set", service.sets / "other")
+    for command in (("job", "retry", "job"), ("job", "fork", "job@latest", "--id", "fork")):
+        refused = service.cli(*command, ok=False)
+        assert refused.returncode == 1 and "has other contents" in refused.stderr, refused.stderr
+    assert service.state("job") == "FAILED"
+    service.cli("set", "delete", "set")
+    service.cli("set", "register", "set", service.sets / "set")
+    service.cli("job", "retry", "job")
+    service.wait_for_state("job", "RUNNING")
 
 
 def test_the_queue_never_takes_more_than_the_machine_has(service: Service) -> None:

@@ -57,6 +57,7 @@ std::unique_ptr<trainer::SequenceSource> RemoteHost::Open(v1::SequenceSubset sub
   options.request.set_subset(subset);
   options.request.set_seed(welcome_.resolved_spec().seed());
   options.request.set_cursor(cursor);
+  options.request.set_manifest_sha256(welcome_.activation_set().manifest_sha256());
   return std::make_unique<RemoteSource>(channel_, std::move(options));
 }
 
@@ -91,6 +92,7 @@ absl::Status RemoteHost::FetchAttentionWeights(const std::string& path) {
   channel_.Authorize(context);
   v1::ReadAttentionWeightsRequest request;
   request.set_name(welcome_.activation_set().name());
+  request.set_manifest_sha256(welcome_.activation_set().manifest_sha256());
   const auto stub = v1::ActivationService::NewStub(channel);
   const auto reader = stub->ReadAttentionWeights(&context, request);
   LORSA_ASSIGN_OR_RETURN(const auto download, Download::Create(fs_, path));

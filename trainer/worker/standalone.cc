@@ -58,7 +58,8 @@ absl::StatusOr<trainer::RunOutcome> RunStandalone(FileSystem& fs, const Standalo
   LORSA_ASSIGN_OR_RETURN(v1::TrainingSpec spec, ParseSpec(text));
   if (!spec.has_ranks()) spec.set_ranks(static_cast<uint32_t>(leader.ranks()));
   LORSA_ASSIGN_OR_RETURN(const auto set, store::ActivationSet::Open(fs, options.set_folder));
-  const v1::ActivationSet description = DescribeSet(set->manifest(), spec.activation_set());
+  v1::ActivationSet description = DescribeSet(set->manifest(), spec.activation_set());
+  description.set_manifest_sha256(set->manifest_sha256());
   LORSA_ASSIGN_OR_RETURN(const ResolvedSpec resolved,
                          Resolve(fs, spec, options.initial_checkpoint, description));
   if (!resolved.ok()) return ViolationsError(resolved.violations);
