@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_version.h"
 #include "base/status_macros.h"
 
 namespace lorsa {
@@ -44,7 +45,7 @@ class PosixWritableFile final : public WritableFile {
   std::string path_;
 };
 
-class PosixReadableFile final : public ReadableFile {
+class PosixReadableFile final : public VersionedFile {
  public:
   PosixReadableFile(Descriptor fd, std::string path, uint64_t size)
       : fd_(std::move(fd)), path_(std::move(path)), size_(size) {}
@@ -64,6 +65,15 @@ class PosixReadableFile final : public ReadableFile {
     return absl::OkStatus();
   }
   uint64_t size() const override { return size_; }
+  absl::StatusOr<FileVersion> Version() const override {
+    struct stat info;
+    if (::fstat(fd_.get(), &info) != 0) return ErrnoStatus(errno, "stat", path_);
+    return FileVersion{
+        .device = info.st_dev,
+        .inode = info.st_ino,
+        .size = info.st_size,
+        .change_ns = absl::ToInt64Nanoseconds(absl::DurationFromTimespec(info.st_ctim))};
+  }
 
  private:
   Descriptor fd_;

@@ -64,6 +64,7 @@ bool AnswerReader::TakeLine(absl::string_view line) {
   if (verdict_.has_value()) return false;
   if (absl::ConsumePrefix(&line, kReading)) {
     file_ = std::string(line);
+    on_file_(file_);
     return true;
   }
   if (!absl::ConsumePrefix(&line, kVerdict)) return false;

@@ -8,8 +8,10 @@
 #ifndef LORSA_SERVER_INSPECTION_ANSWER_H_
 #define LORSA_SERVER_INSPECTION_ANSWER_H_
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -24,6 +26,10 @@ std::string FormatVerdict(const absl::Status& status);
 // Takes the answer in pieces as they come.
 class AnswerReader {
  public:
+  // `on_file` is called with the name of each file that the child says it reads.
+  explicit AnswerReader(std::function<void(const std::string& name)> on_file = [](const auto&) {})
+      : on_file_(std::move(on_file)) {}
+
   // False once the answer has not its form; nothing is to be read then any more.
   bool Take(absl::string_view piece);
 
@@ -35,6 +41,7 @@ class AnswerReader {
  private:
   bool TakeLine(absl::string_view line);
 
+  const std::function<void(const std::string& name)> on_file_;
   std::string line_;  // begun
   std::string file_;
   std::optional<absl::Status> verdict_;

@@ -9,13 +9,15 @@ namespace {
 
 TEST(AnswerTest, AVerdictGoesThrough) {
   const absl::Status damage = absl::DataLossError("shard-00001.h5: is damaged");
-  AnswerReader reader;
+  std::string files;
+  AnswerReader reader([&files](const std::string& name) { files += name + " "; });
   // In pieces of one byte, as a pipe may give them.
   for (const char c :
        FormatReading("shard-00000.h5") + FormatReading("shard-00001.h5") + FormatVerdict(damage)) {
     ASSERT_TRUE(reader.Take({&c, 1}));
   }
   EXPECT_EQ(reader.file(), "shard-00001.h5");
+  EXPECT_EQ(files, "shard-00000.h5 shard-00001.h5 ");
   EXPECT_EQ(reader.verdict(), damage);
   AnswerReader fine;
   EXPECT_TRUE(fine.Take(FormatVerdict(absl::OkStatus())));

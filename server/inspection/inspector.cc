@@ -110,29 +110,20 @@ absl::Status Unreadable(const std::string& path, const InspectionLimits& limits,
 
 }  // namespace
 
-// By the size of what can be opened; the child says what is wrong with the rest.
-absl::Duration Inspector::TimeFor(const std::string& folder) const {
-  int64_t bytes = 0;
-  const auto names = fs_.List(folder);
-  if (!names.ok()) return limits_.time;
-  for (const std::string& name : *names) {
-    const auto file = fs_.OpenForRead(JoinPath(folder, name));
-    if (file.ok()) bytes += static_cast<int64_t>((*file)->size());
-  }
-  return limits_.time + absl::Seconds(bytes / limits_.bytes_per_second);
-}
-
 Inspection Inspector::Inspect(const std::string& kind, const std::string& folder) const {
-  const absl::Duration time = TimeFor(folder);
+  auto files = std::make_shared<InspectedFolder>(fs_, folder);
+  // By the size of what can be opened; the child says what is wrong with the rest.
+  const absl::Duration time =
+      limits_.time + absl::Seconds(files->size() / limits_.bytes_per_second);
   const absl::Duration deadline = MonotonicNow() + 2 * time;
   auto child = Child::Start({program_, kind, folder, absl::StrCat(limits_.memory_bytes),
                              absl::StrCat(std::max<int64_t>(1, absl::ToInt64Seconds(time)))});
   if (!child.ok()) return {.status = absl::InternalError(child.status().message())};
-  AnswerReader answer;
+  AnswerReader answer([&files](const std::string& name) { files->Parsed(name); });
   const bool heard = child->Listen(answer, deadline);
   const std::optional<int> wait_status = heard ? child->AwaitEnd(deadline) : std::nullopt;
   if (wait_status.has_value() && *wait_status == 0 && answer.verdict().has_value()) {
-    return {.status = *answer.verdict(), .ended = true};
+    return {.status = *answer.verdict(), .ended = true, .files = std::move(files)};
   }
   if (answer.file().empty() && wait_status.has_value() && WIFEXITED(*wait_status) &&
       WEXITSTATUS(*wait_status) == kInspectBroken) {

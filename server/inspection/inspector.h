@@ -4,11 +4,13 @@
 #define LORSA_SERVER_INSPECTION_INSPECTOR_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/file_system.h"
+#include "server/inspection/inspected_folder.h"
 
 namespace lorsa::server {
 
@@ -23,8 +25,9 @@ struct Inspection {
   // OK if every file parses. Else the error of the parser; or DATA_LOSS naming the file at which
   // the child crashed or went beyond its limits; or INTERNAL if no child could be run.
   absl::Status status;
-  // The child came to an end by itself, so this process may open the files too.
+  // The child came to an end by itself, so this process may open the files too: through `files`.
   bool ended = false;
+  std::shared_ptr<InspectedFolder> files;
 };
 
 // Thread-safe. Blocks until the child has ended, which is bounded.
@@ -41,7 +44,6 @@ class Inspector {
 
  private:
   Inspection Inspect(const std::string& kind, const std::string& folder) const;
-  absl::Duration TimeFor(const std::string& folder) const;
 
   FileSystem& fs_;
   const std::string program_;

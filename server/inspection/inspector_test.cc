@@ -79,6 +79,17 @@ TEST_F(InspectorTest, EveryFileOfASetIsParsed) {
   EXPECT_EQ(inspector_.InspectSet(Folder()).status, absl::OkStatus());
 }
 
+// A shard that came between the child's look and the server's own was parsed by the server alone.
+TEST_F(InspectorTest, OnlyWhatTheChildParsedCanBeOpened) {
+  WriteSet();
+  const Inspection inspection = inspector_.InspectSet(Folder());
+  store::WriteBytes(File("shard-00002.h5"), "no HDF5");
+  for (const char* name : {"shard-00000.h5", "shard-00001.h5", "manifest.json", "checksums.h5"}) {
+    EXPECT_TRUE(inspection.files->OpenForRead(File(name)).ok()) << name;
+  }
+  EXPECT_TRUE(absl::IsUnavailable(inspection.files->OpenForRead(File("shard-00002.h5")).status()));
+}
+
 TEST_F(InspectorTest, EveryFileOfACheckpointIsParsed) {
   store::WriteBytes(File("config.json"), "{}");
   const float one = 1;

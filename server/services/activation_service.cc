@@ -93,7 +93,7 @@ class WatchedSequences final : public StreamSource<grpc::ByteBuffer> {
 
 ActivationService::ActivationService(ActivationServiceEnvironment environment)
     : env_(std::move(environment)),
-      open_sets_(env_.fs, env_.inspector, kOpenSets),
+      open_sets_(env_.inspector, kOpenSets),
       sequence_streams_("streams of sequences", env_.sequence_streams),
       registrations_(1),
       verifications_(1),
@@ -174,25 +174,37 @@ ActivationService::Source<v1::RegisterActivationSetResponse> ActivationService::
 
 absl::StatusOr<ActivationService::Place> ActivationService::PlaceOf(
     const v1::RegisterActivationSetRequest& request) {
-  if (!request.path().empty()) {
-    LORSA_ASSIGN_OR_RETURN(const std::string folder, env_.roots.Resolve(request.path()));
-    return Place{.folder = folder};
+  const std::string& id = request.activation_set_id();
+  if (request.path().empty()) {
+    return Place{.folder = env_.uploads.Folder(id), .upload_id = id, .uploaded = true};
   }
-  LORSA_RETURN_IF_ERROR(env_.uploads.CheckComplete(request.activation_set_id()));
-  return Place{.folder = env_.uploads.Folder(request.activation_set_id()), .uploaded = true};
+  Place place;
+  LORSA_ASSIGN_OR_RETURN(place.folder, env_.roots.Resolve(request.path()));
+  place.upload_id = env_.uploads.IdOf(place.folder);
+  if (!place.upload_id.empty()) place.folder = env_.uploads.Folder(place.upload_id);
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::ActivationSet> known,
+                         SetsIn(env_.catalog, place.folder));
+  if (!known.empty()) place.folder = known.front().path();
+  return place;
 }
 
 absl::StatusOr<v1::RegisterActivationSetResponse> ActivationService::Register(
     const std::string& id, const Place& place, const store::ProgressFunction& progress) {
-  LORSA_RETURN_IF_ERROR(env_.inspector.InspectSet(place.folder).status);
+  // No file comes or goes until the set is in the catalog.
+  LORSA_ASSIGN_OR_RETURN(const auto claim, folder_claims_.TakeAlone(place.folder));
+  if (!place.upload_id.empty()) {
+    LORSA_RETURN_IF_ERROR(env_.uploads.CheckComplete(place.upload_id));
+  }
+  const Inspection inspection = env_.inspector.InspectSet(place.folder);
+  LORSA_RETURN_IF_ERROR(inspection.status);
   LORSA_RETURN_IF_ERROR(
-      store::SealSet(env_.fs, place.folder, Rfc3339(env_.now()), progress).status());
-  LORSA_ASSIGN_OR_RETURN(auto opened, store::ActivationSet::Open(env_.fs, place.folder));
-  v1::ActivationSet set = DescribeSet(opened->manifest(), id);
+      store::SealSet(*inspection.files, place.folder, Rfc3339(env_.now()), progress).status());
+  LORSA_ASSIGN_OR_RETURN(const InspectedSet sealed, OpenInspected(env_.inspector, place.folder));
+  v1::ActivationSet set = DescribeSet(sealed.set->manifest(), id);
   set.set_path(place.folder);
   set.set_uploaded(place.uploaded);
   set.set_state(v1::ACTIVATION_SET_STATE_READY);
-  set.set_manifest_sha256(opened->manifest_sha256());
+  set.set_manifest_sha256(sealed.set->manifest_sha256());
   *set.mutable_register_time() =
       google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(env_.now()));
   *set.mutable_verify_time() = set.register_time();
@@ -214,7 +226,7 @@ ActivationService::Source<v1::VerifyActivationSetResponse> ActivationService::Op
 absl::StatusOr<v1::VerifyActivationSetResponse> ActivationService::Verify(
     const v1::ActivationSet& set, const store::ProgressFunction& progress) {
   LORSA_ASSIGN_OR_RETURN(const store::VerificationReport report,
-                         env_.quarantine.Verify(env_.fs, set, progress));
+                         env_.quarantine.Verify(set, progress));
   v1::VerifyActivationSetResponse response;
   v1::VerificationReport& message = *response.mutable_report();
   message.set_ok(report.ok());
@@ -311,19 +323,37 @@ grpc::ServerUnaryReactor* ActivationService::DeleteActivationSet(
 // that nobody registered, which may be deleted by the same name.
 absl::Status ActivationService::Delete(const v1::DeleteActivationSetRequest& request) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, SetId(request.name()));
+  LORSA_ASSIGN_OR_RETURN(const auto claim, folder_claims_.TakeAlone(env_.uploads.Folder(id)));
   const absl::StatusOr<v1::ActivationSet> set = env_.catalog.GetActivationSet(id);
-  if (absl::IsNotFound(set.status())) {
+  if (set.ok() && !set->uploaded()) return Forget(id);
+  if (!set.ok() && !absl::IsNotFound(set.status())) return set.status();
+  LORSA_RETURN_IF_ERROR(CheckFilesAreNotShared(id));
+  if (set.ok()) {
+    LORSA_RETURN_IF_ERROR(Forget(id));
+  } else {
     LORSA_ASSIGN_OR_RETURN(const v1::Upload upload, env_.uploads.Describe(id));
     if (upload.files().empty()) return set.status();
-    return env_.uploads.Remove(id);
   }
-  LORSA_RETURN_IF_ERROR(set.status());
+  return env_.uploads.Remove(id);
+}
+
+absl::Status ActivationService::Forget(const std::string& id) {
   const absl::Status deleted = env_.catalog.DeleteActivationSet(id);
-  if (absl::IsFailedPrecondition(deleted)) {
-    return WithReason(deleted, "SET_IN_USE", {{"activation_set", id}});
+  if (!absl::IsFailedPrecondition(deleted)) return deleted;
+  return WithReason(deleted, "SET_IN_USE", {{"activation_set", id}});
+}
+
+absl::Status ActivationService::CheckFilesAreNotShared(const std::string& id) {
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::ActivationSet> sets,
+                         SetsIn(env_.catalog, env_.uploads.Folder(id)));
+  for (const v1::ActivationSet& set : sets) {
+    if (set.name() == absl::StrCat("activationSets/", id)) continue;
+    return WithReason(absl::FailedPreconditionError(absl::StrCat("the files uploaded as ", id,
+                                                                 " are also those of ", set.name(),
+                                                                 "; delete that set first")),
+                      "SET_IN_USE", {{"activation_set", id}});
   }
-  LORSA_RETURN_IF_ERROR(deleted);
-  return set->uploaded() ? env_.uploads.Remove(id) : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 grpc::ServerReadReactor<v1::UploadShardRequest>* ActivationService::UploadShard(
@@ -340,12 +370,17 @@ absl::StatusOr<std::unique_ptr<FileReceiver>> ActivationService::Receive(
     const v1::UploadStart& start) {
   LORSA_RETURN_IF_ERROR(CheckUploadStart(start));
   const std::string& id = start.activation_set_id();
-  if (env_.catalog.GetActivationSet(id).ok()) {
-    return WithReason(absl::AlreadyExistsError(absl::StrCat("activation set '", id,
-                                                            "' is registered: choose another id")),
+  const std::string folder = env_.uploads.Folder(id);
+  // Before the look at the catalog: no registration of the folder comes in between.
+  LORSA_ASSIGN_OR_RETURN(auto claim, folder_claims_.Share(folder));
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::ActivationSet> sets, SetsIn(env_.catalog, folder));
+  if (!sets.empty() || env_.catalog.GetActivationSet(id).ok()) {
+    return WithReason(absl::AlreadyExistsError(absl::StrCat(
+                          "activation set '", id, "' is registered, or its files are those of a ",
+                          "registered set: choose another id")),
                       "ACTIVATION_SET_EXISTS", {{"activation_set", id}});
   }
-  return env_.uploads.Receive(start);
+  return env_.uploads.Receive(start, std::move(claim));
 }
 
 grpc::ServerUnaryReactor* ActivationService::GetUpload(grpc::CallbackServerContext* context,

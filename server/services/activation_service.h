@@ -21,6 +21,7 @@
 #include "server/rpc/stream_slots.h"
 #include "server/services/activation_roots.h"
 #include "server/services/open_sets.h"
+#include "server/services/set_folders.h"
 #include "server/services/set_quarantine.h"
 #include "server/services/set_uploads.h"
 
@@ -94,8 +95,9 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
 
   // Where the files of a set to be registered lie.
   struct Place {
-    std::string folder;
-    bool uploaded = false;
+    std::string folder;     // as sets on it and uploads into it name it
+    std::string upload_id;  // of the upload whose folder it is; empty if it is none
+    bool uploaded = false;  // registered as that upload
   };
   absl::StatusOr<Place> PlaceOf(const v1::RegisterActivationSetRequest& request);
 
@@ -108,6 +110,11 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
   absl::Status Quarantine(const v1::QuarantineActivationSetRequest& request,
                           v1::ActivationSet& response);
   absl::Status Delete(const v1::DeleteActivationSetRequest& request);
+  // Removes a set from the catalog. FAILED_PRECONDITION (SET_IN_USE) while a job needs it.
+  absl::Status Forget(const std::string& id);
+  // FAILED_PRECONDITION (SET_IN_USE) if another set than `id` has its files in the folder of the
+  // upload `id`.
+  absl::Status CheckFilesAreNotShared(const std::string& id);
   // What UploadShard does with the message that names the file.
   absl::StatusOr<std::unique_ptr<FileReceiver>> Receive(const v1::UploadStart& start);
   // FAILED_PRECONDITION (SET_QUARANTINED), and jobs that began to train on it since are paused.
@@ -125,6 +132,7 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
 
   const ActivationServiceEnvironment env_;
   OpenSets open_sets_;
+  FolderClaims folder_claims_;
   StreamSlots sequence_streams_;
   // One pass of each kind at a time: the disk bounds them, and two registrations of one folder must
   // not both write its manifest. Last, so that passes end before what they use.

@@ -157,22 +157,25 @@ class Import {
   }
 
   absl::StatusOr<v1::Checkpoint> CopyAndCheck() {
-    LORSA_RETURN_IF_ERROR(env_.inspector.InspectCheckpoint(source_).status);  // 2
+    const Inspection source = env_.inspector.InspectCheckpoint(source_);  // 2
+    LORSA_RETURN_IF_ERROR(source.status);
     const std::string manifest_path = JoinPath(source_, kManifestFile);
-    LORSA_RETURN_IF_ERROR(CheckJsonSize(env_.fs, manifest_path));
-    LORSA_ASSIGN_OR_RETURN(const std::string manifest_sha256, Sha256OfFile(env_.fs, manifest_path));
+    LORSA_RETURN_IF_ERROR(CheckJsonSize(*source.files, manifest_path));
+    LORSA_ASSIGN_OR_RETURN(const std::string manifest_sha256,
+                           Sha256OfFile(*source.files, manifest_path));
     LORSA_ASSIGN_OR_RETURN(std::vector<v1::CheckpointFile> listed,
-                           ReadCheckpointManifest(env_.fs, source_, manifest_sha256));
+                           ReadCheckpointManifest(*source.files, source_, manifest_sha256));
     LORSA_RETURN_IF_ERROR(CheckRoom(listed));
     LORSA_RETURN_IF_ERROR(env_.fs.CreateDirectories(copy_));
     for (const v1::CheckpointFile& file : listed) LORSA_RETURN_IF_ERROR(Copy(file));  // 2
     LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(copy_));
     LORSA_ASSIGN_OR_RETURN(const auto files,
                            VerifyCheckpointFiles(env_.fs, copy_, manifest_sha256));  // 3
-    LORSA_RETURN_IF_ERROR(env_.inspector.InspectCheckpoint(copy_).status);           // 4
-    LORSA_RETURN_IF_ERROR(ReadConfiguration(env_.fs, JoinPath(copy_, kConfigFile), contents_));
-    LORSA_RETURN_IF_ERROR(ReadState(env_.fs, JoinPath(copy_, kStateFile), contents_));
-    LORSA_RETURN_IF_ERROR(CheckWeights(env_.fs, JoinPath(copy_, kWeightsFile), contents_));
+    const Inspection copy = env_.inspector.InspectCheckpoint(copy_);                 // 4
+    LORSA_RETURN_IF_ERROR(copy.status);
+    LORSA_RETURN_IF_ERROR(ReadConfiguration(*copy.files, JoinPath(copy_, kConfigFile), contents_));
+    LORSA_RETURN_IF_ERROR(ReadState(*copy.files, JoinPath(copy_, kStateFile), contents_));
+    LORSA_RETURN_IF_ERROR(CheckWeights(*copy.files, JoinPath(copy_, kWeightsFile), contents_));
     v1::Checkpoint checkpoint;
     checkpoint.set_step(contents_.step);
     checkpoint.set_tokens(contents_.sequences * contents_.config.context);

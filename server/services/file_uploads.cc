@@ -85,6 +85,13 @@ class Appender final : public FileReceiver {
   }
 
   absl::StatusOr<v1::UploadedFile> Finish() override {
+    absl::StatusOr<v1::UploadedFile> received = Complete();
+    file_.claim = nullptr;  // before the client hears of it
+    return received;
+  }
+
+ private:
+  absl::StatusOr<v1::UploadedFile> Complete() {
     LORSA_RETURN_IF_ERROR(partial_->Sync());
     LORSA_RETURN_IF_ERROR(partial_->Close());
     if (received_ < file_.size_bytes) return Received(file_.name, received_, /*complete=*/false);
@@ -94,7 +101,6 @@ class Appender final : public FileReceiver {
     return Received(file_.name, received_, /*complete=*/true);
   }
 
- private:
   absl::Status CompareWithAnnounced() {
     LORSA_ASSIGN_OR_RETURN(const std::string sha256, Sha256OfFile(fs_, PartialPathOf(file_)));
     if (sha256 == file_.sha256) return absl::OkStatus();
@@ -105,7 +111,7 @@ class Appender final : public FileReceiver {
   }
 
   FileSystem& fs_;
-  const IncomingFile file_;
+  IncomingFile file_;
   const std::shared_ptr<void> claim_;
   const std::unique_ptr<WritableFile> partial_;
   int64_t received_;

@@ -40,6 +40,8 @@ struct IncomingFile {
   int64_t size_bytes = 0;
   std::string sha256;  // hex
   int64_t offset = 0;  // of the first byte sent
+  // Held until the file has come, or its call has ended.
+  std::shared_ptr<void> claim;
   // A complete file of that name with another sha256 is removed rather than ALREADY_EXISTS.
   bool replaces = false;
 };

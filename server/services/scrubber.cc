@@ -74,7 +74,7 @@ class Pass {
     }
     const Throttle throttle(env_.max_bytes_per_second);
     const absl::Status verified = env_.quarantine
-                                      .Verify(env_.fs, set,
+                                      .Verify(set,
                                               [&](int64_t done, int64_t) {
                                                 throttle.Wait(done);
                                                 return !stop_.stop_requested();

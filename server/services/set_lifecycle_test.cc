@@ -236,7 +236,66 @@ TEST_F(SetLifecycleTest, ASetIsDeletedOnceNoJobUsesItAndItsFilesStay) {
   EXPECT_TRUE(Register("set", Path("roots/set")).ok());
 }
 
+TEST_F(SetLifecycleTest, AliasesOfASetAreQuarantinedWithIt) {
+  Registered();
+  ASSERT_TRUE(Register("alias", Path("roots/set")).ok());
+  Damage(Path("roots/set/shard-00000.h5"));
+  EXPECT_EQ(Stream().error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_EQ(catalog_->GetActivationSet("alias")->state(), v1::ACTIVATION_SET_STATE_QUARANTINED);
+}
+
 // --- Upload ---
+
+// Another set registered on the folder of an upload lost its files when the upload was deleted.
+TEST_F(SetLifecycleTest, AnUploadKeepsItsFilesAsLongAsAnySetLiesThere) {
+  store::WriteTestSet(fs_, Path("local"), description_, kSequences, kSequences);
+  const std::string bytes = store::ReadBytes(Path("local/shard-00000.h5"));
+  ASSERT_TRUE(Send(StartOf("shard-00000.h5", bytes), bytes).ok());
+  const std::string folder = layout_->SetsFolder() + "/up";
+  ASSERT_TRUE(Register("set", folder).ok());
+  CreateJob("user");
+  const auto expect_kept = [&](const std::string& part) {
+    const grpc::Status refused = Delete("up");
+    EXPECT_EQ(ReasonIn(refused), "SET_IN_USE");
+    EXPECT_THAT(refused.error_message(), HasSubstr(part));
+    EXPECT_TRUE(std::filesystem::exists(folder + "/shard-00000.h5"));
+  };
+  expect_kept("activationSets/set; delete that set first");
+  EXPECT_EQ(ReasonIn(Send(StartOf("shard-00001.h5", bytes), bytes)), "ACTIVATION_SET_EXISTS");
+  ASSERT_TRUE(Register("up", "").ok());
+  expect_kept("activationSets/set; delete that set first");
+  EXPECT_EQ(ReasonIn(Delete("set")), "SET_IN_USE");
+  ASSERT_TRUE(catalog_
+                  ->UpdateJob("user", kStart,
+                              [](const JobRecord&) -> absl::StatusOr<JobChange> {
+                                return JobChange{.state = v1::JOB_STATE_CANCELLED};
+                              })
+                  .ok());
+  EXPECT_TRUE(Delete("set").ok());
+  EXPECT_TRUE(std::filesystem::exists(folder + "/shard-00000.h5"));
+  EXPECT_TRUE(Delete("up").ok());
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_F(SetLifecycleTest, ASetIsNotRegisteredOrDeletedWhileAFileOfItIsSent) {
+  store::WriteTestSet(fs_, Path("local"), description_, kSequences, kSequences);
+  const std::string bytes = store::ReadBytes(Path("local/shard-00000.h5"));
+  ASSERT_TRUE(Send(StartOf("shard-00000.h5", bytes), bytes).ok());
+  grpc::ClientContext context;
+  v1::UploadedFile response;
+  const auto writer = stub_->UploadShard(&context, &response);
+  v1::UploadShardRequest first;
+  *first.mutable_start() = StartOf("shard-00001.h5", bytes);
+  ASSERT_TRUE(writer->Write(first));
+  while (Upload().files_size() < 2) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(ReasonIn(Register("up", "")), "SET_BUSY");
+  EXPECT_EQ(ReasonIn(Register("set", layout_->SetsFolder() + "/up")), "SET_BUSY");
+  EXPECT_EQ(ReasonIn(Delete("up")), "SET_BUSY");
+  writer->WritesDone();
+  EXPECT_TRUE(writer->Finish().ok());
+  EXPECT_EQ(Register("up", "").error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_TRUE(Delete("up").ok());
+}
 
 TEST_F(SetLifecycleTest, AnUploadIsReceivedRegisteredAndDeletedWithItsFiles) {
   store::WriteTestSet(fs_, Path("local"), description_, kSequences, 100);
@@ -327,17 +386,17 @@ TEST_F(SetLifecycleTest, HostileUploadsAreRefusedByField) {
 
 TEST_F(SetLifecycleTest, AFileIsReceivedByOneCallAtATime) {
   const v1::UploadStart start = StartOf("shard-00000.h5", "x");
-  auto receiving = uploads_.Receive(start);
+  auto receiving = uploads_.Receive(start, nullptr);
   ASSERT_TRUE(receiving.ok());
-  EXPECT_TRUE(absl::IsUnavailable(uploads_.Receive(start).status()));
-  EXPECT_TRUE(uploads_.Receive(StartOf("shard-00001.h5", "x")).ok());
+  EXPECT_TRUE(absl::IsUnavailable(uploads_.Receive(start, nullptr).status()));
+  EXPECT_TRUE(uploads_.Receive(StartOf("shard-00001.h5", "x"), nullptr).ok());
   receiving->reset();
-  EXPECT_TRUE(uploads_.Receive(start).ok());
+  EXPECT_TRUE(uploads_.Receive(start, nullptr).ok());
 }
 
 TEST_F(SetLifecycleTest, WhatDoesNotFitBesideTheReserveIsRefused) {
   SetUploads uploads(fs_, layout_->SetsFolder(), int64_t{1} << 60);
-  const absl::Status status = uploads.Receive(StartOf("shard-00000.h5", "x")).status();
+  const absl::Status status = uploads.Receive(StartOf("shard-00000.h5", "x"), nullptr).status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
 }
 
@@ -373,6 +432,7 @@ TEST_F(SetLifecycleTest, TheScrubberNotesThatAllIsWell) {
 }
 
 TEST_F(SetLifecycleTest, TheScrubberMarksADamagedCheckpointAndTakesTheMarkOffARestoredOne) {
+  Registered();
   CreateJob("job");
   const auto become = [&](const JobChange& change) {
     ASSERT_TRUE(catalog_

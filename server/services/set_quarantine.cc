@@ -70,7 +70,7 @@ absl::StatusOr<v1::ActivationSet> SetQuarantine::Impose(const v1::ActivationSet&
 }
 
 absl::StatusOr<store::VerificationReport> SetQuarantine::Examine(
-    FileSystem& fs, const v1::ActivationSet& set, const store::ProgressFunction& progress) {
+    const v1::ActivationSet& set, const store::ProgressFunction& progress) {
   // What the child says is wrong is found again below, with the rest; but a file at which the child
   // came to harm is not opened here.
   const Inspection inspection = inspector_.InspectSet(set.path());
@@ -79,10 +79,10 @@ absl::StatusOr<store::VerificationReport> SetQuarantine::Examine(
     return store::VerificationReport{.problems = {std::string(inspection.status.message())}};
   }
   LORSA_ASSIGN_OR_RETURN(store::VerificationReport report,
-                         store::VerifySet(fs, set.path(), progress));
+                         store::VerifySet(*inspection.files, set.path(), progress));
   // The manifest vouches for everything else, so it must be the one that was registered.
   const std::string manifest = JoinPath(set.path(), store::kManifestFile);
-  const auto manifest_sha256 = Sha256OfFile(fs, manifest);
+  const auto manifest_sha256 = Sha256OfFile(*inspection.files, manifest);
   if (manifest_sha256.ok() && *manifest_sha256 != set.manifest_sha256()) {
     report.problems.push_back(manifest + " is not the one that was registered");
   }
@@ -90,8 +90,8 @@ absl::StatusOr<store::VerificationReport> SetQuarantine::Examine(
 }
 
 absl::StatusOr<store::VerificationReport> SetQuarantine::Verify(
-    FileSystem& fs, const v1::ActivationSet& set, const store::ProgressFunction& progress) {
-  LORSA_ASSIGN_OR_RETURN(store::VerificationReport report, Examine(fs, set, progress));
+    const v1::ActivationSet& set, const store::ProgressFunction& progress) {
+  LORSA_ASSIGN_OR_RETURN(store::VerificationReport report, Examine(set, progress));
   LORSA_RETURN_IF_ERROR(Record(set, report.problems));
   return report;
 }

@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "activation_store/activation_set.h"
-#include "base/file_system.h"
 #include "lorsa/v1/activation_service.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/inspection/inspector.h"
@@ -49,14 +48,14 @@ class SetQuarantine {
   // QUARANTINED with just the problems that were found, and jobs that train on it are paused, or it
   // is READY if there are none. On error, CANCELLED if `progress` returned false among them,
   // nothing is changed.
-  absl::StatusOr<store::VerificationReport> Verify(FileSystem& fs, const v1::ActivationSet& set,
+  absl::StatusOr<store::VerificationReport> Verify(const v1::ActivationSet& set,
                                                    const store::ProgressFunction& progress);
 
   // Pauses those of the jobs on a quarantined set that have started since.
   void PauseJobs(const v1::ActivationSet& set) const;
 
  private:
-  absl::StatusOr<store::VerificationReport> Examine(FileSystem& fs, const v1::ActivationSet& set,
+  absl::StatusOr<store::VerificationReport> Examine(const v1::ActivationSet& set,
                                                     const store::ProgressFunction& progress);
   absl::Status Record(const v1::ActivationSet& set, const std::vector<std::string>& problems);
 

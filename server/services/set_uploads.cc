@@ -1,5 +1,6 @@
 #include "server/services/set_uploads.h"
 
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "server/rpc/errors.h"
+#include "server/services/set_folders.h"
 
 namespace lorsa::server {
 namespace {
@@ -55,8 +57,17 @@ absl::Status CheckUploadStart(const v1::UploadStart& start) {
 
 std::string SetUploads::Folder(const std::string& id) const { return JoinPath(sets_folder_, id); }
 
-absl::StatusOr<std::unique_ptr<FileReceiver>> SetUploads::Receive(const v1::UploadStart& start) {
-  auto receiver = files_.Receive(FileOf(start, Folder(start.activation_set_id())));
+std::string SetUploads::IdOf(const std::string& folder) const {
+  const std::string id = std::filesystem::path(folder).filename().string();
+  if (!ValidateId("activation_set_id", id).ok() || !IsSameFolder(Folder(id), folder)) return "";
+  return id;
+}
+
+absl::StatusOr<std::unique_ptr<FileReceiver>> SetUploads::Receive(const v1::UploadStart& start,
+                                                                  std::shared_ptr<void> claim) {
+  IncomingFile file = FileOf(start, Folder(start.activation_set_id()));
+  file.claim = std::move(claim);
+  auto receiver = files_.Receive(file);
   if (!absl::IsAlreadyExists(receiver.status())) return receiver;
   return absl::AlreadyExistsError(
       absl::StrCat(receiver.status().message(), ": choose another id for the set"));

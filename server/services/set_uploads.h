@@ -24,9 +24,13 @@ class SetUploads {
 
   std::string Folder(const std::string& id) const;
 
-  // Takes the file that `start`, already checked by CheckUploadStart, announces. Errors are those
-  // of FileUploads::Receive.
-  absl::StatusOr<std::unique_ptr<FileReceiver>> Receive(const v1::UploadStart& start);
+  // The id of which `folder` is the Folder, whatever path leads there; empty if there is none.
+  std::string IdOf(const std::string& folder) const;
+
+  // Takes the file that `start`, already checked by CheckUploadStart, announces, and holds `claim`
+  // until it has come. Errors are those of FileUploads::Receive.
+  absl::StatusOr<std::unique_ptr<FileReceiver>> Receive(const v1::UploadStart& start,
+                                                        std::shared_ptr<void> claim);
 
   // What is there; empty if nothing is.
   absl::StatusOr<v1::Upload> Describe(const std::string& id) const;
