@@ -4,26 +4,38 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace lorsa {
 
-std::vector<MemoryGroup> MemoryGroups(const std::string& root) {
-  std::vector<MemoryGroup> found;
+std::vector<ControlGroup> ControlGroups(const std::string& root, absl::string_view controller) {
+  std::vector<ControlGroup> found;
   const std::string groups = ReadKernelFile(root + "/proc/self/cgroup").value_or("");
   for (const absl::string_view line : absl::StrSplit(groups, '\n')) {
     const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
+    if (parts.size() != 3 || !absl::StartsWith(parts[2], "/")) continue;
     const std::string group(parts[2] == "/" ? "" : parts[2]);
     if (parts[0] == "0") found.push_back({root + "/sys/fs/cgroup", group, /*is_v2=*/true});
     const std::vector<absl::string_view> controllers = absl::StrSplit(parts[1], ',');
-    if (std::find(controllers.begin(), controllers.end(), "memory") != controllers.end()) {
-      found.push_back({root + "/sys/fs/cgroup/memory", group, /*is_v2=*/false});
-    }
+    if (std::find(controllers.begin(), controllers.end(), controller) == controllers.end())
+      continue;
+    // "cpu,cpuacct" lies in a folder of that name, and mostly in "cpu" too.
+    found.push_back({absl::StrCat(root, "/sys/fs/cgroup/", controller), group, /*is_v2=*/false});
+    if (controllers.size() == 1) continue;
+    found.push_back({absl::StrCat(root, "/sys/fs/cgroup/", parts[1]), group, /*is_v2=*/false});
   }
   return found;
+}
+
+std::vector<std::string> FoldersOf(const ControlGroup& group) {
+  std::vector<std::string> folders;
+  for (std::string path = group.group;; path.resize(path.rfind('/'))) {
+    folders.push_back(group.mount + path);
+    if (path.empty()) return folders;
+  }
 }
 
 std::optional<std::string> ReadKernelFile(const std::string& path) {

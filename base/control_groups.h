@@ -1,4 +1,4 @@
-// The control groups that bound the memory of this process, and the small files in which the kernel
+// The control groups that bound what this process may use, and the small files in which the kernel
 // tells of them.
 #ifndef LORSA_BASE_CONTROL_GROUPS_H_
 #define LORSA_BASE_CONTROL_GROUPS_H_
@@ -13,15 +13,18 @@
 
 namespace lorsa {
 
-// A control group that counts memory.
-struct MemoryGroup {
+struct ControlGroup {
   std::string mount;  // folder under which the groups lie
   std::string group;  // "" for the topmost, else "/a/b"
   bool is_v2 = false;
 };
 
-// Those of this process, v2 and v1. `root` is where /proc and /sys are found: empty but in tests.
-std::vector<MemoryGroup> MemoryGroups(const std::string& root);
+// Those of this process that may bound what `controller` ("memory", "cpu") counts, v2 and v1; their
+// folders need not exist. `root` is where /proc and /sys are found: empty but in tests.
+std::vector<ControlGroup> ControlGroups(const std::string& root, absl::string_view controller);
+
+// The group's own folder and those of the groups above it, which bound it too.
+std::vector<std::string> FoldersOf(const ControlGroup& group);
 
 // A file of the kernel: small, and without a size that could be asked for. Nothing if it cannot be
 // read.

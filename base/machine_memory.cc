@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "base/control_groups.h"
 #include "base/status_macros.h"
 
@@ -10,21 +9,17 @@ namespace lorsa {
 
 absl::StatusOr<int64_t> ReadMemoryLimit(const std::string& root) {
   LORSA_ASSIGN_OR_RETURN(int64_t limit, ReadKernelBytes(root + "/proc/meminfo", "MemTotal"));
-  for (const MemoryGroup& g : MemoryGroups(root)) {
-    std::string group = g.group;
-    while (true) {
-      const auto of_group = ReadKernelNumber(
-          absl::StrCat(g.mount, group, g.is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-      limit = std::min(limit, of_group.value_or(limit));
-      if (group.empty()) break;
-      group.resize(group.rfind('/'));
+  for (const ControlGroup& group : ControlGroups(root, "memory")) {
+    const char* const file = group.is_v2 ? "/memory.max" : "/memory.limit_in_bytes";
+    for (const std::string& folder : FoldersOf(group)) {
+      limit = std::min(limit, ReadKernelNumber(folder + file).value_or(limit));
     }
   }
   return limit;
 }
 
 std::optional<int64_t> CountOutOfMemoryKills(const std::string& root) {
-  for (const MemoryGroup& g : MemoryGroups(root)) {
+  for (const ControlGroup& g : ControlGroups(root, "memory")) {
     const char* const file = g.is_v2 ? "/memory.events" : "/memory.oom_control";
     // In a container the group's own folder may be what is mounted.
     for (const std::string& folder : {g.mount + g.group, g.mount}) {

@@ -15,13 +15,13 @@
 namespace lorsa {
 namespace {
 
-// What is left in `folder` and in all above it. Caches that would be given back are not counted as
+// What is left in the group and in all above it. Caches that would be given back are not counted as
 // used.
-int64_t LeftInGroups(const std::string& mount, std::string group, const char* limit_file,
-                     const char* usage_file) {
+int64_t LeftInGroups(const ControlGroup& group) {
+  const char* const limit_file = group.is_v2 ? "memory.max" : "memory.limit_in_bytes";
+  const char* const usage_file = group.is_v2 ? "memory.current" : "memory.usage_in_bytes";
   int64_t left = std::numeric_limits<int64_t>::max();
-  while (true) {
-    const std::string folder = mount + group;
+  for (const std::string& folder : FoldersOf(group)) {
     const std::optional<int64_t> limit = ReadKernelNumber(absl::StrCat(folder, "/", limit_file));
     const std::optional<int64_t> usage = ReadKernelNumber(absl::StrCat(folder, "/", usage_file));
     if (limit && usage) {
@@ -36,17 +36,14 @@ int64_t LeftInGroups(const std::string& mount, std::string group, const char* li
       }
       left = std::min(left, std::max<int64_t>(*limit - (*usage - std::min(cache, *usage)), 0));
     }
-    if (group.empty() || group == "/") return left;
-    group.resize(group.rfind('/'));
   }
+  return left;
 }
 
 int64_t LeftOfControlGroups(const std::string& root) {
   int64_t left = std::numeric_limits<int64_t>::max();
-  for (const MemoryGroup& g : MemoryGroups(root)) {
-    left = std::min(left,
-                    LeftInGroups(g.mount, g.group, g.is_v2 ? "memory.max" : "memory.limit_in_bytes",
-                                 g.is_v2 ? "memory.current" : "memory.usage_in_bytes"));
+  for (const ControlGroup& group : ControlGroups(root, "memory")) {
+    left = std::min(left, LeftInGroups(group));
   }
   return left;
 }

@@ -1,6 +1,6 @@
 #include "job_spec/training_machine.h"
 
-#include <thread>
+#include "base/cpu_count.h"
 
 namespace lorsa {
 namespace {
@@ -16,8 +16,6 @@ bool HasBf16() {
 
 }  // namespace
 
-TrainingMachine ThisMachine() {
-  return {.cores = static_cast<int>(std::thread::hardware_concurrency()), .has_bf16 = HasBf16()};
-}
+TrainingMachine ThisMachine() { return {.cores = UsableCpus(), .has_bf16 = HasBf16()}; }
 
 }  // namespace lorsa

@@ -5,7 +5,7 @@
 namespace lorsa {
 
 struct TrainingMachine {
-  int cores = 1;          // of the CPU, the default of `threads`
+  int cores = 1;          // that a process may keep busy, the default of `threads`
   bool has_bf16 = false;  // whether the CPU has bf16 products, which decides `precision`
 };
 

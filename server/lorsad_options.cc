@@ -62,7 +62,8 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_option("--max-running-jobs", options.max_running_jobs, "Jobs that may run at once")
       ->capture_default_str();
   app.add_option("--cpu-slots", options.cpu_slots,
-                 "Threads × ranks that running jobs may have together (default: the cores)");
+                 "Threads × ranks that running jobs may have together (default: the cores that the "
+                 "server may use)");
   app.add_option("--job-memory-bytes", options.job_memory_bytes,
                  "Memory that running jobs may take together, as estimated (default: the "
                  "machine's, or that of its control group)");

@@ -3,8 +3,7 @@
 #include <google/protobuf/util/time_util.h>
 #include <unistd.h>
 
-#include <thread>
-
+#include "base/cpu_count.h"
 #include "base/status_macros.h"
 #include "server/rpc/unary_call.h"
 
@@ -24,7 +23,7 @@ absl::Status ServerInfoService::Fill(v1::ServerInfo& info) {
   for (const std::string& root : description_.activation_roots) info.add_activation_roots(root);
   LORSA_ASSIGN_OR_RETURN(const uint64_t free_bytes, fs_.FreeBytes(description_.data_folder));
   info.set_data_free_bytes(static_cast<int64_t>(free_bytes));
-  info.set_cpu_cores(static_cast<int32_t>(std::thread::hardware_concurrency()));
+  info.set_cpu_cores(UsableCpus());
   info.set_memory_bytes(int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE));
   LORSA_ASSIGN_OR_RETURN(const auto running, catalog_.ActiveJobs());
   info.set_running_jobs(static_cast<int32_t>(running.size()));

@@ -21,9 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prints one line of JSON; returns the exit code."""
     parsed = _parser().parse_args(arguments)
     from lorsa.activation_set import ActivationSet
+    from lorsa.cpus import limit_torch_threads
     from lorsa.evaluation import evaluate
     from lorsa.model import Lorsa
 
+    limit_torch_threads()
     try:
         lorsa = Lorsa.load(parsed.checkpoint)
         with ActivationSet(parsed.set) as activations:

@@ -51,12 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _harvest(parsed: argparse.Namespace) -> None:
     import torch
 
+    from lorsa.cpus import limit_torch_threads
     from lorsa.harvest.harvester import harvest
     from lorsa.harvest.options import HarvestOptions
     from lorsa.harvest.progress import Bar, Lines
     from lorsa.harvest.source_model import ModelSource
 
-    threads = parsed.threads or max(1, torch.get_num_threads() // parsed.processes)
+    threads = parsed.threads or max(1, limit_torch_threads() // parsed.processes)
     torch.set_num_threads(threads)
     options = HarvestOptions(
         source=ModelSource(parsed.model, parsed.gguf_file, parsed.dtype),
@@ -184,7 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         "--threads",
         type=_integer(1, 1024),
         metavar="N",
-        help="CPU threads of each process (default: all cores, shared out)",
+        help="CPU threads of each process (default: all usable cores, shared out)",
     )
     add(
         "--hooks",
