@@ -186,7 +186,7 @@ void Resolver::ResolvePositionEmbedding() {
     CheckReal("qk_norm.epsilon", spec().qk_norm().epsilon(), 0, 1, /*open_low=*/true);
   }
   if (!spec().has_attn_scale()) {
-    if (set_.has_attention()) {
+    if (set_.has_attention() && spec().d_qk() == set_.attention().d_head()) {
       spec().set_attn_scale(set_.attention().attn_scale());
     } else if (spec().d_qk() > 0) {
       spec().set_attn_scale(std::sqrt(static_cast<double>(spec().d_qk())));

@@ -120,6 +120,19 @@ TEST(ResolveTest, ThreeFieldsAreAWholeJob) {
   EXPECT_TRUE(MessageDifferencer::Equals(resolved.spec, expected)) << resolved.spec.DebugString();
 }
 
+// The layer's scale belongs to heads of the layer's width.
+TEST(ResolveTest, HeadsOfAnotherWidthScaleByTheirOwn) {
+  const std::string other =
+      "activation_set: 's' initialization: INITIALIZATION_RANDOM d_qk: 16 "
+      "rope { base: 10000 rotary_dim: 16 }";
+  v1::ActivationSet set = SmolLm2();
+  set.mutable_attention()->set_attn_scale(5);
+  EXPECT_EQ(Resolve("activation_set: 's'", set).spec.attn_scale(), 5);
+  EXPECT_EQ(Resolve("activation_set: 's' d_qk: 64", set).spec.attn_scale(), 5);
+  EXPECT_EQ(Resolve(other, set).spec.attn_scale(), 4);
+  EXPECT_EQ(Resolve(other + "attn_scale: 3", set).spec.attn_scale(), 3);
+}
+
 TEST(ResolveTest, QueriesAndKeysLearnAtFullRateWhereTheyStartAtRandom) {
   const ResolvedSpec resolved =
       Resolve("activation_set: 's' initialization: INITIALIZATION_RANDOM");
