@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -91,63 +93,79 @@ class Refit {
     check_ = end_ - std::max<int64_t>(1, (end_ - begin_) / kCheckShare);
   }
 
-  absl::StatusOr<DecoderRefit> Run(LorsaParameters& parameters) {
-    LORSA_ASSIGN_OR_RETURN(const at::Tensor delta_Cd, Fit(parameters));
+  absl::StatusOr<DecoderRefit> Run(const LorsaParameters& trained) {
+    LORSA_ASSIGN_OR_RETURN(const double before, JudgeTrained(trained));
+    LORSA_ASSIGN_OR_RETURN(const at::Tensor delta_Cd, Fit(trained));
     std::vector<LorsaParameters> candidates;
     for (const double length : kLengths) {
-      candidates.push_back(Changed(config_, parameters, delta_Cd, length));
+      candidates.push_back(Changed(config_, trained, delta_Cd, length));
     }
-    LORSA_ASSIGN_OR_RETURN(const std::vector<double> errors, Try(parameters, candidates));
-    const size_t best = std::min_element(errors.begin(), errors.end()) - errors.begin();
-    DecoderRefit out{.error_before = errors[0], .error_after = errors[best]};
-    if (best == 0) return out;
-    out.length = kLengths[best - 1];
-    Take(candidates[best - 1], parameters);
+    LORSA_ASSIGN_OR_RETURN(const std::vector<double> errors, Judge(candidates));
+    DecoderRefit out{.error_before = before, .error_after = before, .parameters = trained};
+    for (size_t i = 0; i < errors.size(); ++i) {
+      if (!(errors[i] < out.error_after)) continue;  // NaN is no better
+      out.length = kLengths[i];
+      out.error_after = errors[i];
+      out.parameters = candidates[i];
+    }
     return out;
   }
 
  private:
-  absl::StatusOr<at::Tensor> Fit(const LorsaParameters& parameters) {
+  // The squared error as trained. Notes which sequences decide.
+  absl::StatusOr<double> JudgeTrained(const LorsaParameters& trained) {
+    double error = 0;
+    LORSA_RETURN_IF_ERROR(ForEachBatch(check_, end_, [&](const LoadedBatch& loaded) {
+      judges_.insert(loaded.sequences.begin(), loaded.sequences.end());
+      error += SquaredError(kernel_, trained, loaded.batch);
+    }));
+    return error;
+  }
+
+  absl::StatusOr<at::Tensor> Fit(const LorsaParameters& trained) {
     NormalEquations equations(config_.lorsa);
-    LORSA_RETURN_IF_ERROR(ForEachBatch(begin_, check_, [&](const Batch& batch) {
-      const ForwardResult forward = kernel_.Forward(parameters, batch.x);
-      equations.Add(forward.activations, (batch.y - forward.reconstruction).flatten(0, 1),
-                    batch.mask.flatten());
+    LORSA_RETURN_IF_ERROR(ForEachBatch(begin_, check_, [&](const LoadedBatch& loaded) {
+      const ForwardResult forward = kernel_.Forward(trained, loaded.batch.x);
+      equations.Add(forward.activations, (loaded.batch.y - forward.reconstruction).flatten(0, 1),
+                    WithoutJudges(loaded).flatten());
     }));
     return std::move(equations).Solve(config_.refit_ridge);
   }
 
-  // Squared errors as trained and with each candidate.
-  absl::StatusOr<std::vector<double>> Try(const LorsaParameters& trained,
-                                          const std::vector<LorsaParameters>& candidates) {
-    std::vector<double> errors(1 + candidates.size());
-    LORSA_RETURN_IF_ERROR(ForEachBatch(check_, end_, [&](const Batch& batch) {
-      errors[0] += SquaredError(kernel_, trained, batch);
+  // The batch's mask, false throughout the sequences that decide: the order of another epoch may
+  // bring them again.
+  at::Tensor WithoutJudges(const LoadedBatch& loaded) const {
+    at::Tensor mask_BS = loaded.batch.mask.clone();
+    for (size_t i = 0; i < loaded.sequences.size(); ++i) {
+      if (judges_.contains(loaded.sequences[i])) mask_BS[static_cast<int64_t>(i)].fill_(false);
+    }
+    return mask_BS;
+  }
+
+  // The squared error with each candidate.
+  absl::StatusOr<std::vector<double>> Judge(const std::vector<LorsaParameters>& candidates) {
+    std::vector<double> errors(candidates.size());
+    LORSA_RETURN_IF_ERROR(ForEachBatch(check_, end_, [&](const LoadedBatch& loaded) {
       for (size_t i = 0; i < candidates.size(); ++i) {
-        errors[i + 1] += SquaredError(kernel_, candidates[i], batch);
+        errors[i] += SquaredError(kernel_, candidates[i], loaded.batch);
       }
     }));
     return errors;
   }
 
   // Sequences `from` to `to` of the run's order.
-  absl::Status ForEachBatch(int64_t from, int64_t to, absl::FunctionRef<void(const Batch&)> body) {
+  absl::Status ForEachBatch(int64_t from, int64_t to,
+                            absl::FunctionRef<void(const LoadedBatch&)> body) {
     LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenTraining(from));
     BatchReader reader(config_, std::move(source), device_);
     while (from < to) {
       if (should_stop_()) return absl::CancelledError("The refit was stopped.");
       const int64_t count = std::min(config_.sequences_per_step, to - from);
       LORSA_ASSIGN_OR_RETURN(const LoadedBatch loaded, reader.Next(count));
-      if (loaded.targets > 0) body(loaded.batch);
+      if (loaded.targets > 0) body(loaded);
       from += count;
     }
     return absl::OkStatus();
-  }
-
-  void Take(const LorsaParameters& from, LorsaParameters& to) const {
-    for (const ParameterSpec& spec : ParameterSpecs(config_.lorsa)) {
-      if (!spec.is_qk) (to.*spec.member).copy_(from.*spec.member);
-    }
   }
 
   const TrainConfig& config_;
@@ -155,6 +173,7 @@ class Refit {
   LorsaKernel& kernel_;
   int64_t begin_ = 0;  // sequences begin_ to check_ are fitted to, check_ to end_ decide
   int64_t check_ = 0;
+  std::set<int64_t> judges_;  // those that decide, by their index in the set
   const int64_t end_;
   const at::Device device_;
   const absl::FunctionRef<bool()> should_stop_;
@@ -211,8 +230,8 @@ absl::StatusOr<at::Tensor> NormalEquations::Solve(double ridge) && {
 absl::StatusOr<DecoderRefit> RefitDecoder(const TrainConfig& config, RunHost& host,
                                           LorsaKernel& kernel, int64_t cursor, at::Device device,
                                           absl::FunctionRef<bool()> should_stop,
-                                          LorsaParameters& parameters) {
-  return Refit(config, host, kernel, cursor, device, should_stop).Run(parameters);
+                                          const LorsaParameters& trained) {
+  return Refit(config, host, kernel, cursor, device, should_stop).Run(trained);
 }
 
 }  // namespace lorsa::trainer

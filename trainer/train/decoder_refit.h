@@ -8,8 +8,8 @@
 //
 // Changed rows have other norms, and scores are z·‖W_O[i]‖, so other heads may be kept. No
 // rescaling avoids that: moving a factor from W_O to W_V leaves the score as it is. Hence Δ is
-// tried at a few lengths on training targets that it was not fitted to, with the selection that it
-// makes, and the best one is taken, or none.
+// tried at a few lengths on training sequences that it was not fitted to, with the selection that
+// it makes, and the best one is proposed, or none. The run decides on its held-out sequences.
 #ifndef LORSA_TRAINER_TRAIN_DECODER_REFIT_H_
 #define LORSA_TRAINER_TRAIN_DECODER_REFIT_H_
 
@@ -46,19 +46,22 @@ class NormalEquations {
 };
 
 struct DecoderRefit {
-  double length = 0;  // of Δ that was taken: 1, a share of it, or 0 if none lowered the error
+  double length = 0;        // of the best Δ: 1, a share of it, or 0 if none lowered the error
   double error_before = 0;  // squared errors summed over the targets that Δ was tried on
   double error_after = 0;
+  // With the best Δ. Tensors that it does not change are shared with the trained ones.
+  LorsaParameters parameters;
 };
 
-// Refits on the config.refit_tokens before `cursor` of the run's order, at most one pass over the
-// training sequences, the last eighth of which decides; changes W_O and b_D of `parameters`.
-// CANCELLED, and nothing changed, when `should_stop` says so, which is asked before each batch;
-// else the source's error. Throws c10::Error.
+// Refits W_O and b_D of `trained` on the config.refit_tokens before `cursor` of the run's order, at
+// most one pass over the training sequences. The last eighth of them decides and is not fitted to,
+// also where the window spans the end of an epoch and they occur in it twice.
+// CANCELLED when `should_stop` says so, which is asked before each batch; FAILED_PRECONDITION if no
+// head was active; else the source's error. Throws c10::Error.
 absl::StatusOr<DecoderRefit> RefitDecoder(const TrainConfig& config, RunHost& host,
                                           LorsaKernel& kernel, int64_t cursor, at::Device device,
                                           absl::FunctionRef<bool()> should_stop,
-                                          LorsaParameters& parameters);
+                                          const LorsaParameters& trained);
 
 }  // namespace lorsa::trainer
 

@@ -115,6 +115,7 @@ absl::Status Learner::Apply(const LoadedBatch& loaded, const StepResult& step, S
   if (config_.decoder_norm > 0) ProjectDecoder(config_.decoder_norm, state.parameters);
   if (state.averaged) {
     UpdateAverage(config_, state.adam.steps, state.parameters, *state.averaged);
+    if (config_.decoder_norm > 0) MoveDecoderNorm(config_.decoder_norm, *state.averaged);
   }
   state.tokens_since_fired.add_(config_.tokens_per_step()).masked_fill_(step.firings > 0, 0);
   return absl::OkStatus();

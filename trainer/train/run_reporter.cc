@@ -85,11 +85,13 @@ std::optional<absl::Duration> RunReporter::Remaining(const TrainingCounts& count
 }
 
 double RunReporter::RefitSeconds() const {
+  if (config_.refit_tokens == 0) return 0;
   const int64_t sequences =
       std::min({config_.refit_tokens / config_.set.context, config_.set.training_sequences(),
                 config_.total_steps() * config_.sequences_per_step});
-  return kRefitPerEvaluation * evaluation_seconds_ * static_cast<double>(sequences) /
-         static_cast<double>(config_.set.held_out_sequences());
+  const double passes = kRefitPerEvaluation * static_cast<double>(sequences) /
+                        static_cast<double>(config_.set.held_out_sequences());
+  return (passes + 1) * evaluation_seconds_;  // one more evaluation decides
 }
 
 void RunReporter::Send(MetricKind kind, std::map<std::string, double> values,

@@ -97,13 +97,14 @@ TEST_F(RunReporterTest, TheTimeLeftCountsTheRefit) {
     reporter_.Step({}, {.elapsed = absl::Seconds(4)}, counts);
   }
   counts.step = 19;
-  config_.refit_tokens = 16 * 6;  // 16 sequences at 1.5 times the time
-  EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32 + 6));
+  // 16 sequences at 1.5 times the time, and an evaluation that decides.
+  config_.refit_tokens = 16 * 6;
+  EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32 + 6 + 32));
   config_.refit_tokens = 1'000'000;  // no more than the 32 that there are
-  EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32 + 12));
+  EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32 + 12 + 32));
   config_.total_tokens = 5 * 4 * 6;  // of 5 steps, 20 sequences
   counts.step = 4;
-  EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32 + 7.5));
+  EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32 + 7.5 + 32));
   counts.refitted = true;
   EXPECT_EQ(reporter_.Remaining(counts), absl::Seconds(4 + 32));
 }

@@ -4,7 +4,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -56,6 +58,37 @@ uint64_t StepSeed(uint64_t seed, int64_t step) {
   return mixed ^ (mixed >> 31);
 }
 
+// Metrics on the held-out sequences.
+struct Measured {
+  std::map<std::string, double> values;
+  absl::Duration took;
+  double fvu() const { return values.at("fvu"); }
+};
+
+// Why there is no refitted decoder to choose; empty if there is one.
+std::string WhyNoRefit(const absl::StatusOr<DecoderRefit>& refit) {
+  if (!refit.ok()) {
+    return absl::StrCat("The refit of W_O and b_D was not possible, so they stay as trained: ",
+                        refit.status().message());
+  }
+  if (refit->length > 0) return "";
+  return "The refit of W_O and b_D was rejected, so they stay as trained: it did not lower the "
+         "error "
+         "on training sequences that it was not fitted to; give more refit_tokens or a larger "
+         "refit_ridge.";
+}
+
+// Empty if the refit lowers the held-out FVU.
+std::string WhyWorse(double fvu_before, double fvu_after) {
+  if (fvu_after < fvu_before) return "";
+  return absl::StrCat(
+      "The refit of W_O and b_D was rejected, so they stay as trained: it would "
+      "change the held-out FVU from ",
+      fvu_before, " to ", fvu_after,
+      "; look for outlier targets in the activation set, or give more "
+      "refit_tokens or a larger refit_ridge.");
+}
+
 class TrainingRun {
  public:
   TrainingRun(const TrainConfig& config, RunHost& host,
@@ -78,7 +111,7 @@ class TrainingRun {
     }
     LORSA_RETURN_IF_ERROR(started);
     const absl::Status status = TrainToTheEnd();
-    if (status.ok()) return Outcome(RunOutcome::Kind::kSucceeded, "");
+    if (status.ok()) return Outcome(RunOutcome::Kind::kSucceeded, refit_rejection_);
     return IsInterruption(status) ? Stop() : absl::StatusOr<RunOutcome>(status);
   }
 
@@ -169,8 +202,8 @@ class TrainingRun {
     }
   }
 
-  // Refits, evaluates, makes a checkpoint and takes a step, as is due; false if the run is at its
-  // end.
+  // Refits and evaluates, makes a checkpoint and takes a step, as is due; false if the run is at
+  // its end.
   absl::StatusOr<bool> Advance() {
     last_step_ = state_.counts.step;
     if (RefitIsDue()) LORSA_RETURN_IF_ERROR(RefitNow());
@@ -253,42 +286,75 @@ class TrainingRun {
            state_.counts.step >= config_.total_steps();
   }
 
+  // Publishes the refitted decoder if it lowers the held-out FVU, else the trained one, and reports
+  // the evaluation of what it chose. No error of the refit itself ends the run.
   absl::Status RefitNow() {
     reporter_.Phase("refitting", state_.counts);
-    LORSA_ASSIGN_OR_RETURN(const DecoderRefit refit,
-                           RefitDecoder(
-                               config_, host_, *kernel_, state_.counts.sequences_consumed, device_,
-                               [this] { return Stopping(); }, state_.published()));
-    if (refit.length == 0) {
-      host_.ReportWarning(
-          "The refit of W_O and b_D did not lower the error, so they stay as trained; give more "
-          "refit_tokens or a larger refit_ridge.");
-    }
+    const absl::StatusOr<DecoderRefit> refit = GuardTorch([&] {
+      return RefitDecoder(
+          config_, host_, *kernel_, state_.counts.sequences_consumed, device_,
+          [this] { return Stopping(); }, state_.published());
+    });
+    if (absl::IsCancelled(refit.status())) return refit.status();
+    reporter_.Phase("evaluating", state_.counts);
+    LORSA_ASSIGN_OR_RETURN(const Measured trained, MeasureTrained());
+    LORSA_ASSIGN_OR_RETURN(Measured chosen, Choose(refit, trained));
+    if (!refit_rejection_.empty()) host_.ReportWarning(refit_rejection_);
     state_.counts.refitted = true;
+    chosen.values["fvu_before_refit"] = trained.fvu();
+    Take(std::move(chosen));
     return absl::OkStatus();
+  }
+
+  // Puts the refitted decoder in the trained one's place, or notes why not; what was measured of
+  // the one that is chosen.
+  absl::StatusOr<Measured> Choose(const absl::StatusOr<DecoderRefit>& refit, Measured trained) {
+    trained.values["refit_length"] = 0;
+    refit_rejection_ = WhyNoRefit(refit);
+    if (!refit_rejection_.empty()) return trained;
+    LORSA_ASSIGN_OR_RETURN(Measured refitted, Measure(refit->parameters));
+    refit_rejection_ = WhyWorse(trained.fvu(), refitted.fvu());
+    if (!refit_rejection_.empty()) return trained;
+    state_.published() = refit->parameters;
+    refitted.values["refit_length"] = refit->length;
+    return refitted;
   }
 
   absl::Status EvaluateNow() {
     reporter_.Phase("evaluating", state_.counts);
+    LORSA_ASSIGN_OR_RETURN(Measured measured, MeasureTrained());
+    Take(std::move(measured));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Measured> Measure(const LorsaParameters& parameters) {
     const absl::Duration began = host_.Uptime();
     LORSA_ASSIGN_OR_RETURN(auto source, host_.OpenHeldOut());
     BatchReader reader(config_, std::move(source), device_);
-    LORSA_ASSIGN_OR_RETURN(
-        auto values, Evaluate(*kernel_, state_.published(), reader, config_.sequences_per_step,
-                              config_.output_scale(), [this] { return Stopping(); }));
+    LORSA_ASSIGN_OR_RETURN(auto values,
+                           Evaluate(*kernel_, parameters, reader, config_.sequences_per_step,
+                                    config_.output_scale(), [this] { return Stopping(); }));
+    return Measured{.values = std::move(values), .took = host_.Uptime() - began};
+  }
+
+  // Of the weights as they are; a NotFiniteError if their error is not finite.
+  absl::StatusOr<Measured> MeasureTrained() {
+    LORSA_ASSIGN_OR_RETURN(Measured measured, Measure(state_.published()));
+    if (std::isfinite(measured.fvu())) return measured;
+    return NotFiniteError(absl::StrCat("The held-out error is NaN or Inf at step ",
+                                       state_.counts.step, "; lower the learning rate."));
+  }
+
+  // Makes `measured` the evaluation of this step.
+  void Take(Measured measured) {
     TrainingCounts& counts = state_.counts;
-    if (!std::isfinite(values.at("fvu"))) {
-      return NotFiniteError(absl::StrCat("The held-out error is NaN or Inf at step ", counts.step,
-                                         "; lower the learning rate."));
-    }
     counts.evaluated_step = counts.step;
-    counts.fvu = values.at("fvu");
+    counts.fvu = measured.fvu();
     counts.best_fvu = std::min(counts.best_fvu.value_or(*counts.fvu), *counts.fvu);
-    reporter_.Evaluation(std::move(values), host_.Uptime() - began, counts);
+    reporter_.Evaluation(std::move(measured.values), measured.took, counts);
     // A checkpoint of this step, made when a stop broke its evaluation off, lacks these numbers.
     checkpointed_step_.reset();
     ResumeTrainingPhase();
-    return absl::OkStatus();
   }
 
   // Begins a checkpoint of this state, unless there is one; after the one before it, if that is
@@ -384,6 +450,7 @@ class TrainingRun {
   std::optional<absl::Duration> expected_;    // for all of the run, by its first steps
   std::optional<int64_t> checkpointed_step_;  // of the newest checkpoint, begun or published
   int64_t last_step_ = 0;                     // newest step taken or tried
+  std::string refit_rejection_;               // one sentence; empty: none was rejected
 };
 
 }  // namespace

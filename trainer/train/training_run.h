@@ -24,7 +24,7 @@ struct RunOutcome {
   int64_t step = 0;    // steps done
   int64_t tokens = 0;  // positions consumed
   // For people, one sentence; says so when a full disk kept the run from making its last
-  // checkpoint before it paused or drained.
+  // checkpoint before it paused or drained, and when the refit at the end was rejected.
   std::string message;
   // Of this run since it began or was resumed, and what the first steps made expect; 0 if it took
   // too few of them.

@@ -1,5 +1,6 @@
 #include "trainer/train/training_run.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -7,10 +8,13 @@
 #include <fstream>
 #include <random>
 #include <set>
+#include <stdexcept>
 
+#include "activation_store/sequence_order.h"
 #include "base/scratch_folder.h"
 #include "trainer/train/checkpoint.h"
 #include "trainer/train/testing/fake_host.h"
+#include "trainer/train/testing/poisoned_kernel.h"
 
 namespace lorsa::trainer {
 namespace {
@@ -157,6 +161,23 @@ TEST_F(TrainingRunTest, WithAllLeversResumedFromAnyCheckpointEndsWithTheSameBits
   }
 }
 
+// The average of rows of one norm is shorter than the rows; what is published was.
+TEST_F(TrainingRunTest, WithAllLeversEachPublishedDecoderHasItsNorm) {
+  PullAllLevers(config_);
+  config_.decoder_norm = 2;
+  for (const int64_t refit_tokens : {int64_t{0}, config_.refit_tokens}) {
+    config_.refit_tokens = refit_tokens;
+    FakeHost host = NewHost("host");
+    ASSERT_TRUE(RunTraining(config_, host, {}).ok());
+    for (const std::string& folder : host.CheckpointFolders()) {
+      const auto weights = ReadCheckpointWeights(fs_, folder, at::kCPU);
+      ASSERT_TRUE(weights.ok()) << weights.status();
+      const at::Tensor norms = weights->parameters.w_o.norm(2, {1});
+      EXPECT_TRUE(at::allclose(norms, at::full_like(norms, 2), 1e-5)) << folder;
+    }
+  }
+}
+
 TEST_F(TrainingRunTest, WithAllLeversPausedAtRandomMomentsEndsWithTheSameBits) {
   PullAllLevers(config_);
   ExpectPausesChangeNoBit();
@@ -200,6 +221,62 @@ TEST_F(TrainingRunTest, TheRefitLowersTheHeldOutErrorOfTheLastCheckpointOnly) {
   EXPECT_TRUE(checkpoint->state.counts.refitted);
 }
 
+// 200 sequences, 72 of them for training, 80 consumed: numbers 72 to 79 of the order are in the
+// refit's window a second time. They were fitted to and decided too, so the refit learnt an outlier
+// by heart, which looked like success, and took the held-out FVU from 0.64 to 2.15.
+TEST_F(TrainingRunTest, AnOutlierInTwoEpochsOfTheRefitRuinsNothing) {
+  for (int64_t number = 72; number < 80; ++number) {
+    set_ = MakeSyntheticSet(200);
+    config_ = SyntheticConfig(set_);
+    config_.refit_tokens = 72 * config_.set.context;
+    MakeOutlier(set_, store::SequenceOrder(72, config_.seed).At(number));
+    FakeHost host = NewHost("refitted");
+    const auto outcome = RunTraining(config_, host, {});
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    const auto last = host.Points(MetricKind::kEvaluation).back().values;
+    EXPECT_LE(last.at("fvu"), last.at("fvu_before_refit")) << number;
+    EXPECT_EQ(outcome->message.empty(), last.at("refit_length") > 0) << outcome->message;
+  }
+}
+
+// The held-out targets are the opposite of what the training targets follow.
+TEST_F(TrainingRunTest, ARefitThatRaisesTheHeldOutErrorIsRejectedAndSaysSo) {
+  for (int64_t i = set_.manifest.training_sequences(); i < set_.manifest.sequences; ++i) {
+    std::string& output = set_.sequences[i].mhsa_output;
+    for (size_t byte = 3; byte < output.size(); byte += 4) output[byte] ^= '\x80';
+  }
+  config_.lorsa.top_k = 8;
+  FakeHost plain = NewHost("plain");
+  ASSERT_TRUE(RunTraining(config_, plain, {}).ok());
+  config_.refit_tokens = config_.total_tokens;
+  FakeHost host = NewHost("refitted");
+  const auto outcome = RunTraining(config_, host, {});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(outcome->message, HasSubstr("rejected"));
+  EXPECT_THAT(host.warnings, ElementsAre(HasSubstr("would change the held-out FVU from")));
+  const auto last = host.Points(MetricKind::kEvaluation).back().values;
+  EXPECT_EQ(last.at("refit_length"), 0);
+  EXPECT_EQ(last.at("fvu"), last.at("fvu_before_refit"));
+  EXPECT_EQ(FileOf(host, 20, "lorsa.safetensors"), FileOf(plain, 20, "lorsa.safetensors"));
+}
+
+TEST_F(TrainingRunTest, ARefitThatCannotBeMadeFailsNoRun) {
+  config_.refit_tokens = config_.total_tokens;
+  FakeHost host = NewHost("refitted");
+  const auto break_refit = [&](const at::Tensor&) {
+    if (host.progress.back().phase == "refitting") throw std::runtime_error("it is broken");
+    return Poison::kNothing;
+  };
+  const auto outcome = RunTraining(config_, host, {}, {.decorate = Poisoned(break_refit)});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, RunOutcome::Kind::kSucceeded);
+  EXPECT_THAT(outcome->message, HasSubstr("was not possible, so they stay as trained: "));
+  EXPECT_THAT(outcome->message, HasSubstr("it is broken"));
+  EXPECT_THAT(host.warnings, ElementsAre(outcome->message));
+  EXPECT_EQ(host.Points(MetricKind::kEvaluation).back().values.at("refit_length"), 0);
+  EXPECT_EQ(host.published.back().step, 20);
+}
+
 TEST_F(TrainingRunTest, ResamplingLeavesFewerDeadHeads) {
   PullAllLevers(config_);
   config_.aux_coefficient = 0;
@@ -224,8 +301,9 @@ void TrainingRunTest::ExpectPausesChangeNoBit() {
   FakeHost host = NewHost("paused");
   int pauses = 0;
   while (true) {
-    // Polls happen once a step and once for each batch of an evaluation.
-    host.on_poll = StopAtPoll(1 + random() % 50, StopRequest::kPause);
+    // Polls happen once a step and once for each batch of an evaluation: 80 from the refit to the
+    // last checkpoint.
+    host.on_poll = StopAtPoll(1 + random() % 120, StopRequest::kPause);
     const auto outcome = RunTraining(config_, host, host.CheckpointFolders());
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     if (outcome->kind == RunOutcome::Kind::kSucceeded) break;

@@ -15,7 +15,9 @@ LorsaParameters CloneParameters(const LorsaConfig& config, const LorsaParameters
 
 // Takes the weights after optimiser step number `steps`, from 1, into `average` in place. With β =
 // exp(−1 / (ema_fraction · total steps)) it is the bias-corrected average Σ_s β^(n−s) w_s / Σ_s
-// β^(n−s) over the steps s = 1 … n: weights before the first step have no part in it.
+// β^(n−s) over the steps s = 1 … n: weights before the first step have no part in it. An average of
+// rows of W_O is shorter than the rows; with a decoder_norm the learner therefore moves the norm
+// that is missing to W_V after each step, and the sum above is only near to the result.
 void UpdateAverage(const TrainConfig& config, int64_t steps, const LorsaParameters& parameters,
                    LorsaParameters& average);
 

@@ -89,6 +89,12 @@ SyntheticSet MakeSyntheticSet(int64_t sequences) {
   return set;
 }
 
+void MakeOutlier(SyntheticSet& set, int64_t sequence) {
+  std::string& bytes = set.sequences[sequence].mhsa_output;
+  at::Tensor target = at::from_blob(bytes.data(), {kContext, kModel})[3];
+  target.mul_(47 * set.manifest.mean_output_norm / target.norm().item<double>());
+}
+
 TrainConfig SyntheticConfig(const SyntheticSet& set) {
   const int64_t per_step = 4 * kContext;
   return {.lorsa = {.d_model = kModel,

@@ -25,6 +25,9 @@ struct SyntheticSet {
 // sequence is masked. `sequences` of them, of which 128 are held out.
 SyntheticSet MakeSyntheticSet(int64_t sequences);
 
+// Gives the target at position 3 of a sequence 47 times the mean norm of all.
+void MakeOutlier(SyntheticSet& set, int64_t sequence);
+
 // A run over it: 16 OV heads, 4 QK heads, K 3, 4 sequences a step, 20 steps, an evaluation each 10
 // and a checkpoint each 5 steps.
 TrainConfig SyntheticConfig(const SyntheticSet& set);
