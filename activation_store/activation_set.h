@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "activation_store/manifest.h"
+#include "activation_store/outlier_targets.h"
 #include "base/file_system.h"
 
 namespace lorsa::store {
@@ -58,12 +59,17 @@ using ProgressFunction = std::function<bool(int64_t bytes_done, int64_t bytes_to
 // and writes checksums.h5, then manifest.json. A sealed folder is verified instead. What exists
 // and disagrees with the shards is an error, never overwritten. `now` is the creation date written
 // if the producer gave none (RFC 3339).
-absl::StatusOr<Manifest> SealSet(FileSystem& fs, const std::string& folder, const std::string& now,
-                                 const ProgressFunction& progress);
+struct SealedSet {
+  Manifest manifest;
+  OutlierTargets outliers;
+};
+absl::StatusOr<SealedSet> SealSet(FileSystem& fs, const std::string& folder, const std::string& now,
+                                  const ProgressFunction& progress);
 
 struct VerificationReport {
   std::vector<std::string> problems;  // one sentence each, naming the file; at most 100
   int64_t sequences_checked = 0;
+  OutlierTargets outliers;  // by the manifest's mean norm
   bool ok() const { return problems.empty(); }
 };
 

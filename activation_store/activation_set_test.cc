@@ -60,9 +60,9 @@ TEST_P(LayoutTest, EveryLayoutThatHdf5WritesGivesTheSameBytes) {
   const auto sequences = TestSequences(description, 10);
   WriteShardWithHdf5(JoinPath(folder, "shard-00000.h5"), sequences, description, layout,
                      FormatDescription(description));
-  const auto manifest = SealSet(fs, folder, kTestNow, nullptr);
-  ASSERT_TRUE(manifest.ok()) << manifest.status();
-  EXPECT_EQ(manifest->model, "test-model");
+  const auto sealed = SealSet(fs, folder, kTestNow, nullptr);
+  ASSERT_TRUE(sealed.ok()) << sealed.status();
+  EXPECT_EQ(sealed->manifest.model, "test-model");
   const auto set = ActivationSet::Open(fs, folder);
   ASSERT_TRUE(set.ok()) << set.status();
   Sequence sequence;

@@ -35,8 +35,8 @@ class DamageTest : public testing::TestWithParam<Layout> {
   void SetUp() override {
     WriteShardWithHdf5(shard_, TestSequences(description_, 5), description_, GetParam(),
                        FormatDescription(description_));
-    const auto manifest = SealSet(fs_, folder_, kTestNow, nullptr);
-    ASSERT_TRUE(manifest.ok()) << manifest.status();
+    const auto sealed = SealSet(fs_, folder_, kTestNow, nullptr);
+    ASSERT_TRUE(sealed.ok()) << sealed.status();
   }
 
   PosixFileSystem fs_;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kTellEveryBytes = 8 << 20;
 
-absl::Status ScanSequence(const ShardReader::Opened& opened, int64_t row, Sequence& sequence,
-                          ShardFacts& facts) {
+absl::Status ScanSequence(const ShardReader::Opened& opened, int64_t first, int64_t row,
+                          Sequence& sequence, ShardFacts& facts, LargestNorms& norms) {
   const ShardReader& shard = *opened.shard;
   LORSA_RETURN_IF_ERROR(shard.Read(*opened.file, row, sequence));
   const auto examined = ExamineSequence(sequence, shard.shape());
@@ -26,6 +26,7 @@ absl::Status ScanSequence(const ShardReader::Opened& opened, int64_t row, Sequen
   facts.unmasked_tokens += examined->unmasked_tokens;
   facts.input_norm_sum += examined->input_norm_sum;
   facts.output_norm_sum += examined->output_norm_sum;
+  norms.Add(first + row, examined->output_norms);
   return absl::OkStatus();
 }
 
@@ -45,7 +46,8 @@ bool IsDamage(const absl::Status& status) {
 }
 
 absl::StatusOr<ShardFacts> ScanShard(FileSystem& fs, const ShardReader::Opened& opened,
-                                     ProgressMeter& progress, const DamageFunction& on_damage) {
+                                     int64_t first, ProgressMeter& progress,
+                                     const DamageFunction& on_damage, LargestNorms& norms) {
   const int64_t sequences = opened.shard->shape().sequences;
   ShardFacts facts = {.bytes = static_cast<int64_t>(opened.file->size())};
   Sha256 hash;
@@ -57,7 +59,7 @@ absl::StatusOr<ShardFacts> ScanShard(FileSystem& fs, const ShardReader::Opened& 
   Sequence sequence;
   int64_t told = 0;
   for (int64_t row = 0; row < sequences; ++row) {
-    const absl::Status status = ScanSequence(opened, row, sequence, facts);
+    const absl::Status status = ScanSequence(opened, first, row, sequence, facts, norms);
     if (!status.ok() && !IsDamage(status)) return status;
     if (!status.ok()) LORSA_RETURN_IF_ERROR(on_damage(status));
     // The file's bytes shared out evenly, so that compressed shards end at 100 % too.

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "activation_store/activation_set.h"
+#include "activation_store/outlier_targets.h"
 #include "activation_store/shard_reader.h"
 #include "base/file_system.h"
 
@@ -48,8 +49,11 @@ struct ShardFacts {
   double output_norm_sum = 0;
 };
 
+// `first` is the number in the set of the shard's first sequence; `norms` gets those of the
+// targets.
 absl::StatusOr<ShardFacts> ScanShard(FileSystem& fs, const ShardReader::Opened& opened,
-                                     ProgressMeter& progress, const DamageFunction& on_damage);
+                                     int64_t first, ProgressMeter& progress,
+                                     const DamageFunction& on_damage, LargestNorms& norms);
 
 }  // namespace lorsa::store
 

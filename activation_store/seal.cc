@@ -57,14 +57,16 @@ class Sealer {
  public:
   Sealer(FileSystem& fs, const std::string& folder) : fs_(fs), folder_(folder) {}
 
-  absl::StatusOr<Manifest> Seal(const std::string& now, const ProgressFunction& progress) {
+  absl::StatusOr<SealedSet> Seal(const std::string& now, const ProgressFunction& progress) {
     LORSA_ASSIGN_OR_RETURN(const int64_t shards, CountShards(fs_, folder_));  // 1
     LORSA_RETURN_IF_ERROR(ScanShards(shards, progress));                      // 2
     LORSA_RETURN_IF_ERROR(SyncShards());                                      // 3
     LORSA_RETURN_IF_ERROR(SealChecksums());                                   // 4
     LORSA_RETURN_IF_ERROR(SealAttention());                                   // 5
     if (manifest_.created.empty()) manifest_.created = now;
-    return WriteManifest();  // 6
+    LORSA_ASSIGN_OR_RETURN(Manifest manifest, WriteManifest());  // 6
+    const double mean_norm = manifest.mean_output_norm;
+    return SealedSet{.manifest = std::move(manifest), .outliers = norms_.Above(mean_norm)};
   }
 
  private:
@@ -82,9 +84,10 @@ class Sealer {
       LORSA_ASSIGN_OR_RETURN(const ShardReader::Opened opened,
                              ShardReader::Open(fs_, Path(ShardFile(i))));
       LORSA_RETURN_IF_ERROR(TakeShape(i, *opened.shard));
-      LORSA_ASSIGN_OR_RETURN(
-          ShardFacts facts,
-          ScanShard(fs_, opened, meter, [](const auto& damage) { return damage; }));
+      LORSA_ASSIGN_OR_RETURN(ShardFacts facts,
+                             ScanShard(
+                                 fs_, opened, /*first=*/manifest_.sequences, meter,
+                                 [](const auto& damage) { return damage; }, norms_));
       manifest_.shards.push_back(
           {{.file = ShardFile(i), .bytes = facts.bytes, .sha256 = facts.sha256},
            opened.shard->shape().sequences});
@@ -193,18 +196,19 @@ class Sealer {
   Manifest manifest_;
   ShardShape shape_;
   std::vector<std::vector<uint64_t>> checksums_;  // [shard][sequence]
+  LargestNorms norms_;
 };
 
 }  // namespace
 
-absl::StatusOr<Manifest> SealSet(FileSystem& fs, const std::string& folder, const std::string& now,
-                                 const ProgressFunction& progress) {
+absl::StatusOr<SealedSet> SealSet(FileSystem& fs, const std::string& folder, const std::string& now,
+                                  const ProgressFunction& progress) {
   LORSA_ASSIGN_OR_RETURN(const bool sealed, fs.Exists(JoinPath(folder, kManifestFile)));
   if (!sealed) return Sealer(fs, folder).Seal(now, progress);
-  LORSA_ASSIGN_OR_RETURN(const VerificationReport report, VerifySet(fs, folder, progress));
+  LORSA_ASSIGN_OR_RETURN(VerificationReport report, VerifySet(fs, folder, progress));
   if (!report.ok()) return absl::DataLossError(report.problems.front());
-  LORSA_ASSIGN_OR_RETURN(SealedManifest manifest, ReadManifest(fs, folder));
-  return std::move(manifest.manifest);
+  LORSA_ASSIGN_OR_RETURN(SealedManifest read, ReadManifest(fs, folder));
+  return SealedSet{.manifest = std::move(read.manifest), .outliers = std::move(report.outliers)};
 }
 
 }  // namespace lorsa::store

@@ -56,13 +56,13 @@ TEST_F(SealTest, ComputesWhatTheProducerLeftOutAndLeavesTheShardsAlone) {
   WriteShard(0, 4);
   WriteShard(1, 3);
   const std::string before = ReadBytes(Path("shard-00001.h5"));
-  const auto manifest = SealSet(fs_, folder_, kTestNow, nullptr);
-  ASSERT_TRUE(manifest.ok()) << manifest.status();
-  EXPECT_EQ(manifest->sequences, 7);
-  EXPECT_EQ(manifest->unmasked_tokens, 7 * 5 - 2);  // sequence 2 of each shard is padded
-  EXPECT_EQ(manifest->attention->n_kv_heads, 2);
-  EXPECT_EQ(manifest->created, kTestNow);
-  EXPECT_GT(manifest->mean_input_norm, 0);
+  const auto sealed = SealSet(fs_, folder_, kTestNow, nullptr);
+  ASSERT_TRUE(sealed.ok()) << sealed.status();
+  EXPECT_EQ(sealed->manifest.sequences, 7);
+  EXPECT_EQ(sealed->manifest.unmasked_tokens, 7 * 5 - 2);  // sequence 2 of each shard is padded
+  EXPECT_EQ(sealed->manifest.attention->n_kv_heads, 2);
+  EXPECT_EQ(sealed->manifest.created, kTestNow);
+  EXPECT_GT(sealed->manifest.mean_input_norm, 0);
   EXPECT_EQ(ReadBytes(Path("shard-00001.h5")), before);
   EXPECT_THAT(Files(),
               ElementsAre("checksums.h5", "manifest.json", "shard-00000.h5", "shard-00001.h5"));
@@ -128,9 +128,9 @@ TEST_F(SealTest, AFailureAtAnyStepLeavesTheSetUnsealedAndTheNextSealSucceeds) {
 TEST_F(SealTest, AttentionWeightsAreHeldAgainstTheGeometry) {
   WriteShard(0, 4);
   WriteAttention(Projections());
-  const auto manifest = SealSet(fs_, folder_, kTestNow, nullptr);
-  ASSERT_TRUE(manifest.ok()) << manifest.status();
-  ASSERT_TRUE(manifest->attention_weights.has_value());
+  const auto sealed = SealSet(fs_, folder_, kTestNow, nullptr);
+  ASSERT_TRUE(sealed.ok()) << sealed.status();
+  ASSERT_TRUE(sealed->manifest.attention_weights.has_value());
   EXPECT_TRUE(VerifySet(fs_, folder_, nullptr)->ok());
   WriteBytes(Path("attention.safetensors"), ReadBytes(Path("attention.safetensors")) + " ");
   EXPECT_THAT(VerifySet(fs_, folder_, nullptr)->problems,

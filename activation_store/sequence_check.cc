@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "activation_store/checksums.h"
@@ -75,20 +77,20 @@ double SquaredNorm(const char* bytes, int64_t n, ElementType type) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-// Sum of the norms of the unmasked positions.
-absl::StatusOr<double> NormSum(const std::string& data, absl::string_view dataset,
-                               const std::string& mask, const ShardShape& shape) {
+// Norms of the positions, 0 where masked.
+absl::StatusOr<std::vector<double>> Norms(const std::string& data, absl::string_view dataset,
+                                          const std::string& mask, const ShardShape& shape) {
   const int64_t position_bytes = shape.d_model * ElementSize(shape.element_type);
-  double sum = 0;
+  std::vector<double> norms(static_cast<size_t>(shape.context));
   for (int64_t p = 0; p < shape.context; ++p) {
     const double squared =
         SquaredNorm(data.data() + p * position_bytes, shape.d_model, shape.element_type);
     if (!std::isfinite(squared)) {
       return absl::DataLossError(absl::StrCat("'", dataset, "' holds NaN or Inf at position ", p));
     }
-    if (mask[p] != 0) sum += std::sqrt(squared);
+    if (mask[p] != 0) norms[static_cast<size_t>(p)] = std::sqrt(squared);
   }
-  return sum;
+  return norms;
 }
 
 absl::StatusOr<int64_t> CountUnmasked(const std::string& mask) {
@@ -125,10 +127,13 @@ absl::StatusOr<SequenceFacts> ExamineSequence(const Sequence& sequence, const Sh
   SequenceFacts facts;
   LORSA_ASSIGN_OR_RETURN(facts.unmasked_tokens, CountUnmasked(sequence.mask));
   LORSA_RETURN_IF_ERROR(CheckPadding(sequence, facts.unmasked_tokens));
-  LORSA_ASSIGN_OR_RETURN(facts.input_norm_sum,
-                         NormSum(sequence.mhsa_input, "mhsa_input", sequence.mask, shape));
-  LORSA_ASSIGN_OR_RETURN(facts.output_norm_sum,
-                         NormSum(sequence.mhsa_output, "mhsa_output", sequence.mask, shape));
+  LORSA_ASSIGN_OR_RETURN(const std::vector<double> input_norms,
+                         Norms(sequence.mhsa_input, "mhsa_input", sequence.mask, shape));
+  LORSA_ASSIGN_OR_RETURN(facts.output_norms,
+                         Norms(sequence.mhsa_output, "mhsa_output", sequence.mask, shape));
+  facts.input_norm_sum = std::accumulate(input_norms.begin(), input_norms.end(), 0.0);
+  facts.output_norm_sum =
+      std::accumulate(facts.output_norms.begin(), facts.output_norms.end(), 0.0);
   facts.checksum = SequenceChecksum(sequence);
   return facts;
 }

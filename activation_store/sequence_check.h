@@ -3,6 +3,7 @@
 #define LORSA_ACTIVATION_STORE_SEQUENCE_CHECK_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "activation_store/activation_set.h"
@@ -15,6 +16,7 @@ struct SequenceFacts {
   int64_t unmasked_tokens = 0;
   double input_norm_sum = 0;  // of Euclidean norms over unmasked tokens
   double output_norm_sum = 0;
+  std::vector<double> output_norms;  // [context]; 0 where masked
 };
 
 // A leading run of this many masked positions with one and the same token, before a target, is

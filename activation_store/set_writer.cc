@@ -64,7 +64,8 @@ class SetWriterImpl final : public SetWriter {
   absl::StatusOr<Manifest> Seal(const std::string& now) override {
     LORSA_RETURN_IF_ERROR(status_);
     if (writer_ != nullptr) LORSA_RETURN_IF_ERROR(FinishShard());
-    return SealSet(fs_, folder_, now, nullptr);
+    LORSA_ASSIGN_OR_RETURN(SealedSet sealed, SealSet(fs_, folder_, now, nullptr));
+    return std::move(sealed.manifest);
   }
 
  private:

@@ -37,11 +37,14 @@ class Verifier {
     int64_t bytes = 0;
     for (const ShardRecord& shard : manifest_.shards) bytes += shard.bytes;
     ProgressMeter meter(progress, 2 * bytes);
+    int64_t first = 0;
     for (size_t i = 0; i < manifest_.shards.size(); ++i) {
-      LORSA_RETURN_IF_ERROR(Note(CheckShard(i, meter)));
+      LORSA_RETURN_IF_ERROR(Note(CheckShard(i, first, meter)));
+      first += manifest_.shards[i].sequences;
     }
     // Sums over damaged shards would only repeat the damage in other words.
     if (report_.ok()) LORSA_RETURN_IF_ERROR(Note(CheckTotals()));
+    report_.outliers = norms_.Above(manifest_.mean_output_norm);
     return std::move(report_);
   }
 
@@ -78,13 +81,16 @@ class Verifier {
                                  manifest_.d_model);
   }
 
-  absl::Status CheckShard(size_t number, ProgressMeter& meter) {
+  // `first`: number in the set of the shard's first sequence.
+  absl::Status CheckShard(size_t number, int64_t first, ProgressMeter& meter) {
     const ShardRecord& record = manifest_.shards[number];
     LORSA_ASSIGN_OR_RETURN(const ShardReader::Opened opened,
                            OpenShard(fs_, folder_, manifest_, record));
     LORSA_ASSIGN_OR_RETURN(
         const ShardFacts facts,
-        ScanShard(fs_, opened, meter, [this](const absl::Status& damage) { return Note(damage); }));
+        ScanShard(
+            fs_, opened, first, meter, [this](const absl::Status& damage) { return Note(damage); },
+            norms_));
     report_.sequences_checked += record.sequences;
     unmasked_tokens_ += facts.unmasked_tokens;
     input_norm_sum_ += facts.input_norm_sum;
@@ -130,6 +136,7 @@ class Verifier {
   VerificationReport report_;
   int64_t unmasked_tokens_ = 0;
   double input_norm_sum_ = 0, output_norm_sum_ = 0;
+  LargestNorms norms_;
 };
 
 }  // namespace

@@ -49,6 +49,18 @@ v1::Rope DescribeRope(const store::Rope& rope) {
   return message;
 }
 
+v1::OutlierTargets DescribeOutliers(const store::OutlierTargets& outliers) {
+  v1::OutlierTargets message;
+  message.set_count(outliers.count);
+  for (const store::TargetNorm& target : outliers.largest) {
+    v1::OutlierTarget& described = *message.add_largest();
+    described.set_sequence(target.sequence);
+    described.set_position(static_cast<int32_t>(target.position));
+    described.set_norm(target.norm);
+  }
+  return message;
+}
+
 v1::ActivationSet DescribeSet(const store::Manifest& manifest, absl::string_view id) {
   v1::ActivationSet set;
   set.set_name(absl::StrCat("activationSets/", id));

@@ -8,6 +8,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "activation_store/activation_set.h"
+#include "activation_store/folder.h"
+#include "activation_store/outlier_targets.h"
 #include "base/file_system.h"
 
 namespace lorsa::store {
@@ -42,11 +44,17 @@ int Show(const Manifest& set) {
   return 0;
 }
 
+void WarnOfOutliers(const OutlierTargets& outliers, double mean_norm) {
+  const std::string text = OutliersText(outliers, mean_norm);
+  if (!text.empty()) std::fprintf(stderr, "lorsa-set: warning: %s\n", text.c_str());
+}
+
 int SealCommand(FileSystem& fs, const std::string& folder) {
   const std::string now = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
-  const auto manifest = SealSet(fs, folder, now, nullptr);
-  if (!manifest.ok()) return Fail(manifest.status().message());
-  return Show(*manifest);
+  const auto sealed = SealSet(fs, folder, now, nullptr);
+  if (!sealed.ok()) return Fail(sealed.status().message());
+  WarnOfOutliers(sealed->outliers, sealed->manifest.mean_output_norm);
+  return Show(sealed->manifest);
 }
 
 int VerifyCommand(FileSystem& fs, const std::string& folder) {
@@ -54,6 +62,8 @@ int VerifyCommand(FileSystem& fs, const std::string& folder) {
   if (!report.ok()) return Fail(report.status().message());
   for (const std::string& problem : report->problems) Fail(problem);
   if (!report->ok()) return kFailure;
+  const auto set = ReadManifest(fs, folder);
+  if (set.ok()) WarnOfOutliers(report->outliers, set->manifest.mean_output_norm);
   absl::PrintF("%s: %d sequences, no damage\n", folder, report->sequences_checked);
   return 0;
 }

@@ -114,6 +114,21 @@ TEST_F(AppTest, InfoShowsTheServer) {
   EXPECT_EQ(JsonLines().at(0)["running_jobs"], 0);  // Present although it has no value.
 }
 
+TEST_F(AppTest, ASetShowsItsOutlierTargets) {
+  EXPECT_EQ(Run({"set", "register", "a", "/data/x"}), 0);
+  EXPECT_THAT(out_.str(), Not(HasSubstr("warning")));
+  v1::OutlierTargets& outliers =
+      *server_.sets.sets.at("activationSets/a").mutable_outlier_targets();
+  outliers.set_count(12);
+  v1::OutlierTarget& largest = *outliers.add_largest();
+  largest.set_sequence(17);
+  largest.set_position(4);
+  largest.set_norm(108);
+  EXPECT_EQ(Run({"set", "show", "a"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("12 targets above 10 times the mean norm: sequence 17 "
+                                    "position 4 (norm 108), …\n"));
+}
+
 TEST_F(AppTest, SetsAreRegisteredListedShownAndVerified) {
   EXPECT_EQ(Run({"set", "register", "smollm2-l12", "/data/x"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("set          smollm2-l12\nfolder       /data/x\n"));

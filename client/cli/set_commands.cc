@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
@@ -21,6 +22,19 @@ std::string FormatElementType(v1::ElementType type) {
 std::string FormatState(v1::ActivationSetState state) {
   return std::string(
       absl::StripPrefix(v1::ActivationSetState_Name(state), "ACTIVATION_SET_STATE_"));
+}
+
+// How many, and where the largest ones are.
+std::string FormatOutliers(const v1::ActivationSet& set) {
+  const v1::OutlierTargets& outliers = set.outlier_targets();
+  const auto format = [](std::string* text, const v1::OutlierTarget& target) {
+    absl::StrAppend(text, "sequence ", target.sequence(), " position ", target.position(),
+                    " (norm ", FormatNumber(target.norm()), ")");
+  };
+  const bool more = outliers.count() > outliers.largest_size();
+  return absl::StrCat(FormatCount(outliers.count()), outliers.count() == 1 ? " target" : " targets",
+                      " above 10 times the mean norm: ",
+                      absl::StrJoin(outliers.largest(), ", ", format), more ? ", …" : "");
 }
 
 void PrintSet(std::ostream& out, const v1::ActivationSet& set) {
@@ -55,6 +69,7 @@ void PrintSet(std::ostream& out, const v1::ActivationSet& set) {
   for (const std::string& problem : set.problems()) {
     table.AddRow({"problem", Printable(problem)});
   }
+  if (set.outlier_targets().count() > 0) table.AddRow({"warning", FormatOutliers(set)});
   table.AddRow({"sha256", set.manifest_sha256()});
   table.Print(out);
 }

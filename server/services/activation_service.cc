@@ -66,6 +66,14 @@ absl::StatusOr<store::StreamOptions> OptionsOf(const v1::StreamSequencesRequest&
   return options;
 }
 
+// Tells of outliers in the set's message and in the log.
+void NoteOutliers(const store::OutlierTargets& outliers, v1::ActivationSet& set) {
+  if (outliers.count == 0) return;
+  *set.mutable_outlier_targets() = DescribeOutliers(outliers);
+  spdlog::warn("event=outlier_targets set={} message=\"{}\"", set.name(),
+               store::OutliersText(outliers, set.mean_output_norm()));
+}
+
 // A SequenceMessageSource that holds its slot as long as it lives, and hands errors through
 // `note_error`, which may add to what is known of the set, before the client hears of them.
 class WatchedSequences final : public StreamSource<grpc::ByteBuffer> {
@@ -197,14 +205,16 @@ absl::StatusOr<v1::RegisterActivationSetResponse> ActivationService::Register(
   }
   const Inspection inspection = env_.inspector.InspectSet(place.folder);
   LORSA_RETURN_IF_ERROR(inspection.status);
-  LORSA_RETURN_IF_ERROR(
-      store::SealSet(*inspection.files, place.folder, Rfc3339(env_.now()), progress).status());
-  LORSA_ASSIGN_OR_RETURN(const InspectedSet sealed, OpenInspected(env_.inspector, place.folder));
-  v1::ActivationSet set = DescribeSet(sealed.set->manifest(), id);
+  LORSA_ASSIGN_OR_RETURN(
+      const store::SealedSet sealed,
+      store::SealSet(*inspection.files, place.folder, Rfc3339(env_.now()), progress));
+  LORSA_ASSIGN_OR_RETURN(const InspectedSet opened, OpenInspected(env_.inspector, place.folder));
+  v1::ActivationSet set = DescribeSet(opened.set->manifest(), id);
   set.set_path(place.folder);
   set.set_uploaded(place.uploaded);
   set.set_state(v1::ACTIVATION_SET_STATE_READY);
-  set.set_manifest_sha256(sealed.set->manifest_sha256());
+  set.set_manifest_sha256(opened.set->manifest_sha256());
+  NoteOutliers(sealed.outliers, set);
   *set.mutable_register_time() =
       google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(env_.now()));
   *set.mutable_verify_time() = set.register_time();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 
 #include "activation_store/test_sets.h"
@@ -181,6 +182,25 @@ TEST_F(ActivationServiceTest, RegistersASetAfterReadingIt) {
   v1::ActivationSet again;
   ASSERT_TRUE(Get("activationSets/set", again).ok());
   EXPECT_TRUE(MessageDifferencer::Equals(set, again));
+}
+
+TEST_F(ActivationServiceTest, RegistrationTellsOfOutlierTargets) {
+  EXPECT_FALSE(Registered("plain").has_outlier_targets());
+  std::vector<store::Sequence> sequences = store::TestSequences(description_, kSequences);
+  const uint16_t large = 0x461c;  // 9,984 in bf16
+  std::memcpy(&sequences[7].mhsa_output[3 * description_.d_model * sizeof(large)], &large,
+              sizeof(large));
+  std::filesystem::create_directories(Path("sets/set"));
+  store::WriteShardWithHdf5(Path("sets/set/shard-00000.h5"), sequences, description_,
+                            store::Layout::kContiguous);
+  std::vector<v1::RegisterActivationSetResponse> messages;
+  ASSERT_TRUE(Register("set", Path("sets/set"), &messages).ok());
+  const v1::OutlierTargets& outliers = messages.back().activation_set().outlier_targets();
+  EXPECT_EQ(outliers.count(), 1);
+  ASSERT_EQ(outliers.largest_size(), 1);
+  EXPECT_EQ(outliers.largest(0).sequence(), 7);
+  EXPECT_EQ(outliers.largest(0).position(), 3);
+  EXPECT_NEAR(outliers.largest(0).norm(), 9984, 10);
 }
 
 TEST_F(ActivationServiceTest, SealsAFolderThatHoldsOnlyShards) {
