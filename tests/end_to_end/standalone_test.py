@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pathlib
 import random
 import signal
@@ -42,9 +43,14 @@ class Run:
     def start(self) -> subprocess.Popen[str]:
         return subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
 
-    def finish(self) -> subprocess.CompletedProcess[str]:
+    def finish(self, variables: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command, check=False, capture_output=True, text=True, timeout=PATIENCE
+            self.command,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            env={**os.environ, **(variables or {})},
         )
 
     def checkpoints(self) -> list[str]:
@@ -54,10 +60,18 @@ class Run:
     def newest(self) -> str:
         return max(self.checkpoints(), default="")
 
-    def digests(self) -> dict[str, str]:
+    def last(self) -> pathlib.Path:
         newest = self.folder / "checkpoints" / self.checkpoints()[-1]
         assert newest.name == "step-000000200"
-        return {name: hashlib.sha256((newest / name).read_bytes()).hexdigest() for name in EXACT}
+        return newest
+
+    def digests(self) -> dict[str, str]:
+        return {n: hashlib.sha256((self.last() / n).read_bytes()).hexdigest() for n in EXACT}
+
+    def environment(self) -> dict[str, object]:
+        """Of the last checkpoint, as its manifest says."""
+        manifest = json.loads((self.last() / "manifest.json").read_text())
+        return dict(manifest["environment"])
 
 
 @pytest.mark.parametrize("precision", ["FP32", "BF16"])
@@ -90,6 +104,26 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(
     lines = [json.loads(line) for line in (killed.folder / "metrics.jsonl").open()]
     steps = {line["step"]: line["values"]["loss"] for line in lines if line["kind"] == "training"}
     assert sorted(steps) == list(range(1, 201))
+
+
+def test_variables_of_the_environment_change_no_bit(
+    sealed_set: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    spec = SPEC.replace("threads: 1", "threads: 2")
+    plain = Run(sealed_set, tmp_path / "plain", spec)
+    assert plain.finish().returncode == 0
+    assert plain.environment()["threads"] == 2
+    for variables in (
+        {"OMP_THREAD_LIMIT": "1"},
+        {"OMP_DYNAMIC": "TRUE", "MKL_CBWR": "COMPATIBLE", "OMP_MAX_ACTIVE_LEVELS": "0"},
+    ):
+        run = Run(sealed_set, tmp_path / "-".join(variables), spec)
+        ended = run.finish(variables)
+        assert ended.returncode == 0, ended.stderr
+        for name in variables:
+            assert name in ended.stderr
+        assert run.environment() == plain.environment()
+        assert run.digests() == plain.digests()
 
 
 def test_a_signal_leaves_a_checkpoint_and_its_own_exit_code(

@@ -10,7 +10,6 @@
 #include "trainer/train/checkpoint.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <torch/headeronly/version.h>
 
@@ -29,6 +28,7 @@
 #include "trainer/kernels/block_gemm.h"
 #include "trainer/kernels/loops.h"
 #include "trainer/lorsa/tensor_file.h"
+#include "trainer/train/configure_libtorch.h"
 #include "trainer/train/rollback.h"
 
 namespace lorsa::trainer {
@@ -212,7 +212,7 @@ Environment CurrentEnvironment(int64_t ranks) {
           .instruction_set =
               absl::StrCat(at::get_cpu_capability(), ", ", kernels::LevelName(kernels::BestLevel()),
                            ", bf16 by ", kernels::MultiplierName<kernels::Bf16>()),
-          .threads = at::get_num_threads(),
+          .threads = ThreadsInUse(),
           .ranks = ranks,
           .torch = TORCH_VERSION};
 }

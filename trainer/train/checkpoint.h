@@ -25,7 +25,7 @@ struct Environment {
   bool operator==(const Environment&) const = default;
 };
 
-// That of this process, one of `ranks`, with libtorch's current number of threads.
+// That of this process, one of `ranks`, with the threads that libtorch's computations get.
 Environment CurrentEnvironment(int64_t ranks);
 
 struct Checkpoint {

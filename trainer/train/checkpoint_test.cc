@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 
@@ -229,6 +231,20 @@ TEST(CheckpointFolderTest, TheStepIsReadFromTheName) {
 TEST(CheckpointFolderTest, NamesSortByStep) {
   EXPECT_EQ(CheckpointFolderName(1000), "step-000001000");
   EXPECT_LT(CheckpointFolderName(999), CheckpointFolderName(1000));
+}
+
+// OMP_THREAD_LIMIT gives fewer threads than were asked for, and so other bits; OpenMP reads it when
+// the program is loaded.
+TEST(EnvironmentDeathTest, RecordsTheThreadsThatItGets) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // executes the program anew
+  const auto exit_with_threads = [] {
+    at::set_num_threads(2);
+    std::exit(static_cast<int>(CurrentEnvironment(/*ranks=*/1).threads));
+  };
+  EXPECT_EXIT(exit_with_threads(), testing::ExitedWithCode(2), "");
+  setenv("OMP_THREAD_LIMIT", "1", /*replace=*/1);
+  EXPECT_EXIT(exit_with_threads(), testing::ExitedWithCode(1), "");
+  unsetenv("OMP_THREAD_LIMIT");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "trainer/train/training_run.h"
 #include "trainer/worker/attempt.h"
 #include "trainer/worker/ranks.h"
+#include "trainer/worker/repeatable_environment.h"
 #include "trainer/worker/run_log.h"
 #include "trainer/worker/standalone.h"
 #include "trainer/worker/stop_signals.h"
@@ -84,6 +85,8 @@ int main(int argc, char** argv) {
 
   spdlog::set_default_logger(spdlog::stderr_color_mt("worker"));
   lorsa::worker::SetLogPattern("");
+  const absl::Status repeatable = lorsa::worker::ShedVariablesThatChangeBits(argv);
+  if (!repeatable.ok()) return Failed(repeatable);
   const bool shared = lorsa::trainer::MpiProcessCount() > 1;
   // Ranks under lorsad hear from it when to stop. A signal there comes from mpirun, which ends them
   // because one has died; that is no stop in good order.
