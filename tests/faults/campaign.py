@@ -10,20 +10,29 @@ import signal
 import time
 
 import data_folder
+import obstacles
 from actions import VARIANTS, Actions
 from health import wait_until_serving
 from history import state_name
 from load import OUTAGE, Load
 from lorsa.client import Client
+from lorsa.v1.activation_service_pb2 import (
+    ACTIVATION_SET_STATE_QUARANTINED,
+    ACTIVATION_SET_STATE_READY,
+    QuarantineActivationSetRequest,
+    VerifyActivationSetRequest,
+)
 from oracle import Oracle
 from reading import list_checkpoints, list_jobs
-from service import Service, wait_for
+from service import BIN, Service, wait_for
 from synthetic_set import write_set
 
 LONGEST_LOAD = 2.5  # seconds before the fault, and half of it after
 # A worker that the server gave up is given this long to be gone: the grace of a cancellation (30 s)
 # and the silence after which a worker counts as lost (60 s), of server/jobs/job_environment.h.
 WORKER_PATIENCE = 120.0
+LONGEST_OBSTACLE = 4.0  # seconds that something stands in the server's way
+LONGEST_FAILED_START = 30.0  # seconds
 FAULTS = {
     "kill_server": 6,
     "kill_worker": 4,
@@ -31,6 +40,11 @@ FAULTS = {
     "kill_server_twice": 2,
     "drain": 3,
     "stall_worker": 1,
+    "fail_to_start": 2,
+    "remove_worker_program": 2,
+    "use_up_descriptors": 2,
+    "hold_catalog": 2,
+    "quarantine_during_verification": 2,
 }
 
 
@@ -42,7 +56,9 @@ class Campaign:
         self.folder = folder
         # Without a reserve, so that small disks can be filled to their last byte.
         flags = ("--max-running-jobs", "2", "--disk-reserve-bytes", "0")
-        self.service = Service(folder, *flags)
+        self._worker_program = folder / "lorsa-worker"
+        self._worker_program.symlink_to(BIN / "lorsa-worker")
+        self.service = Service(folder, *flags, "--worker-binary", str(self._worker_program))
         self.oracle = Oracle()
         self._actions = Actions(self.oracle, folder)
         write_set(folder / "to_upload", sequences=140, seed=1)
@@ -137,6 +153,61 @@ class Campaign:
         for pid in pids:
             _signal(pid, signal.SIGCONT)
         return []
+
+    def _fail_to_start(self, chance: random.Random) -> list[str]:
+        """It says so soon, and leaves the workers of the server before it alone."""
+        del chance
+        self.service.kill()
+        drained = data_folder.drained_attempts(self.service.data)
+        with obstacles.taken_port(self.service.listen):
+            self.service.launch()
+            assert self.service.process is not None
+            code = self.service.process.wait(LONGEST_FAILED_START)
+        problems = ["lorsad exited with 0 though its port was taken"] if code == 0 else []
+        more = data_folder.drained_attempts(self.service.data) - drained
+        problems += [f"{each} was drained by a server that did not start" for each in more]
+        self.service.start()
+        return problems
+
+    def _remove_worker_program(self, chance: random.Random) -> list[str]:
+        """Jobs wait until it is there again."""
+        with obstacles.missing(self._worker_program):
+            self._kill_worker(chance)
+            time.sleep(chance.uniform(1, LONGEST_OBSTACLE))
+        return []
+
+    def _use_up_descriptors(self, chance: random.Random) -> list[str]:
+        assert self.service.process is not None
+        with obstacles.few_descriptors(self.service.process.pid, chance.choice([0, 2, 8])):
+            time.sleep(chance.uniform(1, LONGEST_OBSTACLE))
+        return data_folder.abandoned_workers(self.service)
+
+    def _hold_catalog(self, chance: random.Random) -> list[str]:
+        with obstacles.held_catalog(self.service.data):
+            time.sleep(chance.uniform(1, LONGEST_OBSTACLE))
+        return data_folder.abandoned_workers(self.service)
+
+    def _quarantine_during_verification(self, chance: random.Random) -> list[str]:
+        """A verification does not lift a verdict that is newer than its beginning."""
+        registered = [facts.set_id for facts in self.oracle.sets() if facts.registered]
+        if not registered:
+            return []
+        set_id = chance.choice(registered)
+        name = f"activationSets/{set_id}"
+        with self._client() as client:
+            stubs = client.stubs.activation
+            request = VerifyActivationSetRequest(name=name)
+            verification = client.stream(stubs.VerifyActivationSet, request, OUTAGE)
+            next(verification)  # so it has begun
+            verdict = QuarantineActivationSetRequest(name=name, reason="The campaign says so.")
+            client.call(stubs.QuarantineActivationSet, verdict)
+            for _ in verification:
+                pass
+            states = [client.sets.get(set_id).state]
+            client.sets.verify(set_id)
+            states.append(client.sets.get(set_id).state)
+        expected = [ACTIVATION_SET_STATE_QUARANTINED, ACTIVATION_SET_STATE_READY]
+        return [] if states == expected else [f"{name} had the states {states}, not {expected}"]
 
     def _kill(self, pid: int) -> None:
         if (worked_on := data_folder.attempt_of_worker(pid)) is not None:

@@ -126,6 +126,25 @@ def stray_workers(service: Service) -> list[str]:
     return problems
 
 
+def abandoned_workers(service: Service) -> list[str]:
+    """Living workers of which a running server took its leave, as if they were lost."""
+    jobs = stored_jobs(service.data)
+    workers = {pid: attempt_of_worker(pid) for pid in service.worker_pids()}
+    return [
+        f"worker {pid} of attempt {of[1]} of {of[0]} lives and counts as lost"
+        for pid, of in workers.items()
+        if of is not None and (jobs[of[0]].state == "RECOVERING" or jobs[of[0]].attempt > of[1])
+    ]
+
+
+def drained_attempts(data: pathlib.Path) -> set[str]:
+    """Of which the outcome says that a server was leaving."""
+    outcomes = data.glob("jobs/*/attempts/*/outcome.textproto")
+    return {
+        str(path.parent.relative_to(data)) for path in outcomes if "DRAINED" in path.read_text()
+    }
+
+
 def attempt_of_worker(pid: int) -> tuple[str, int] | None:
     """Job id and attempt of a living worker."""
     try:
