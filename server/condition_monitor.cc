@@ -16,6 +16,10 @@ namespace {
 
 constexpr auto kInterval = std::chrono::seconds(1);
 
+constexpr char kFullMessage[] =
+    "new connections are turned away, since nearly all descriptors of the process are in use: "
+    "close "
+    "connections, or raise the limit on open files of lorsad";
 constexpr int kMaxNamed = 10;  // damaged checkpoints in a message
 
 constexpr const char* kServices[] = {"lorsa.v1.ActivationService", "lorsa.v1.CheckpointService",
@@ -78,6 +82,7 @@ void LookOnce(const MonitorEnvironment& env) {
   env.conditions.Set(kCatalogReadOnly, ReadOnlyMessage(env));
   env.conditions.Set(kDamagedData, DamageMessage(env.catalog));
   env.conditions.Set(kTooManyStreams, env.stream_shortage());
+  env.conditions.Set(kTooManyConnections, env.is_full() ? kFullMessage : "");
   ReportHealth(env.conditions, env.health);
 }
 

@@ -35,10 +35,12 @@ struct MonitorEnvironment {
   std::function<std::string()> stream_shortage = [] { return std::string(); };
   std::string data_folder;
   int64_t disk_reserve_bytes = 0;
+  // Whether connections are turned away, since the process has no descriptors for them.
+  std::function<bool()> is_full = [] { return false; };
 };
 
-// One look: sets DISK_RESERVE, CATALOG_UNREADABLE, CATALOG_READ_ONLY, DAMAGED_DATA and
-// TOO_MANY_STREAMS, or takes them off, and reports.
+// One look: sets DISK_RESERVE, CATALOG_UNREADABLE, CATALOG_READ_ONLY, DAMAGED_DATA,
+// TOO_MANY_STREAMS and TOO_MANY_CONNECTIONS, or takes them off, and reports.
 void LookOnce(const MonitorEnvironment& environment);
 
 // Looks once a second, on a thread of its own, as long as it lives.

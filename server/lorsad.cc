@@ -17,6 +17,7 @@
 #include "base/machine_memory.h"
 #include "base/rooted_file_system.h"
 #include "base/status_macros.h"
+#include "server/catalog/missing_file_locks.h"
 #include "server/spare_room.h"
 #include "server/webhooks/webhook_key.h"
 
@@ -30,6 +31,8 @@ constexpr size_t kMaxTransportBytes = size_t{1} << 30;
 constexpr absl::Duration kDiskInterval = absl::Seconds(1);
 constexpr absl::Duration kDrainDeadline = absl::Seconds(120);
 constexpr auto kCallsDeadline = std::chrono::seconds(3);
+// A connection without a call; clients connect again with the next one.
+constexpr absl::Duration kMaxIdle = absl::Minutes(10);
 
 std::string ProgramFolder() {
   std::error_code error;
@@ -126,6 +129,7 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   const DataLayout layout(std::filesystem::absolute(options.data_folder).lexically_normal());
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(layout.SetsFolder()));
   LORSA_ASSIGN_OR_RETURN(auto lock, FolderLock::Acquire(layout.LockFile()));  // 1
+  GrantMissingFileLocks();
   LORSA_ASSIGN_OR_RETURN(std::string webhook_key, WebhookKeyOf(fs, options.webhooks));
   const std::string worker = WorkerProgramOf(options);
   LORSA_RETURN_IF_ERROR(
@@ -255,15 +259,15 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
 
 void Lorsad::Configure(grpc::ServerBuilder& builder) const {
   const ServerLimits& limits = options_.limits;
-  // Without this a second server would silently share the port.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(limits.receive_message_bytes));
   builder.SetMaxSendMessageSize(kMaxSendBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(limits.metadata_bytes));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.streams_per_connection);
-  // Whoever connects and says nothing is let go.
+  // Whoever connects and says nothing is let go, as is who calls nothing any more.
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              static_cast<int>(absl::ToInt64Milliseconds(limits.handshake)));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             static_cast<int>(absl::ToInt64Milliseconds(kMaxIdle)));
   // A peer that vanished without a word is noticed within a minute; clients may ask as often.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 40'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
@@ -277,23 +281,25 @@ absl::Status Lorsad::Listen(const ListenAddress& wanted) {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   Configure(builder);
-  int port = 0;
-  builder.AddListeningPort(absl::StrCat(wanted.host, ":", wanted.port),
-                           grpc::InsecureServerCredentials(), &port);
+  auto acceptor = ConnectionAcceptor::Listen(wanted.host, wanted.port);
+  if (!acceptor.ok()) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.listen, ": ",
+                                               acceptor.status().message(),
+                                               "; name another address with --listen"));
+  }
+  acceptor_ = *std::move(acceptor);
+  acceptor_->Serve(builder, grpc::InsecureServerCredentials());
   for (grpc::Service* service : std::initializer_list<grpc::Service*>{
            &server_info_service_, &activation_service_, &checkpoint_service_, &job_service_,
            &metric_service_, &worker_service_}) {
     builder.RegisterService(service);
   }
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.listen,
-                                               ": the address is in use or not this machine's; "
-                                               "name another with --listen"));
-  }
+  if (server_ == nullptr) return absl::InternalError("gRPC could not be started");
   conditions_.Set(kRecovering, "the server looks at the jobs of the one before it");
   ReportHealth(conditions_, *server_->GetHealthCheckService());
-  address_ = absl::StrCat(LocalHost(wanted.host), ":", port);
+  acceptor_->Start();
+  address_ = absl::StrCat(LocalHost(wanted.host), ":", acceptor_->port());
   WarnIfReachable(wanted);
   return absl::OkStatus();
 }
@@ -322,7 +328,8 @@ MonitorEnvironment Lorsad::Monitored() {
           .health = *server_->GetHealthCheckService(),
           .stream_shortage = [this] { return StreamShortage(); },
           .data_folder = layout_.root(),
-          .disk_reserve_bytes = options_.disk_reserve_bytes};
+          .disk_reserve_bytes = options_.disk_reserve_bytes,
+          .is_full = [this] { return acceptor_->IsFull(); }};
 }
 
 // What a full disk did not take is tried again.
@@ -387,6 +394,7 @@ void Lorsad::Stop() {
   monitor_.reset();
   if (working_) fs_->Remove(layout_.EndpointFile()).IgnoreError();  // 2; the next start writes it
   if (server_ == nullptr) return;
+  acceptor_.reset();                                                     // 3
   server_->Shutdown(std::chrono::system_clock::now() + kCallsDeadline);  // 3
   server_->Wait();
 }

@@ -26,6 +26,7 @@
 #include "server/metrics_endpoint.h"
 #include "server/rpc/authorization.h"
 #include "server/rpc/call_lanes.h"
+#include "server/rpc/connection_acceptor.h"
 #include "server/rpc/open_streams.h"
 #include "server/services/activation_roots.h"
 #include "server/services/activation_service.h"
@@ -125,6 +126,7 @@ class Lorsad {
   MetricService metric_service_;
   WorkerService worker_service_;
   std::string address_;  // HOST:PORT
+  std::unique_ptr<ConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ConditionMonitor> monitor_;
   std::unique_ptr<MetricsEndpoint> metrics_;

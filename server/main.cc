@@ -18,6 +18,7 @@
 #include "base/folder_lock.h"
 #include "base/status_macros.h"
 #include "server/catalog/catalog_backup.h"
+#include "server/catalog/missing_file_locks.h"
 #include "server/descriptor_limit.h"
 #include "server/jobs/data_layout.h"
 #include "server/logging.h"
@@ -87,6 +88,7 @@ int BackUp(FileSystem& fs, const LorsadCommand& command) {
 absl::Status RestoreInto(FileSystem& fs, const DataLayout& layout, const std::string& backup) {
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(layout.root()));
   LORSA_ASSIGN_OR_RETURN(const auto lock, FolderLock::Acquire(layout.LockFile()));
+  GrantMissingFileLocks();
   return RestoreCatalog(fs, backup, layout.CatalogFile());
 }
 

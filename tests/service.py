@@ -45,6 +45,7 @@ class Service:
     """
 
     def __init__(self, folder: pathlib.Path, *flags: str) -> None:
+        self.program = BIN / "lorsad"
         self.listen = "127.0.0.1:0"
         self.folder = folder
         self.data = folder / "data"
@@ -75,7 +76,7 @@ class Service:
         """Starts the process and does not wait for it to listen."""
         if (self.data / "endpoint").exists():  # or the disk may be read-only
             (self.data / "endpoint").unlink()
-        command = [BIN / "lorsad", "--data-dir", self.data, "--listen", self.listen]
+        command = [self.program, "--data-dir", self.data, "--listen", self.listen]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--activation-root", self.sets, *self.flags], stderr=log
