@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 
@@ -45,6 +47,11 @@ void SpawnSettings::SendOutputTo(int fd) {
   posix_spawn_file_actions_adddup2(&actions_, fd, STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
+}
+
+bool IsProgram(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
 }
 
 std::vector<char*> SpawnPointers(std::vector<std::string>& texts) {

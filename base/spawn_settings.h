@@ -34,6 +34,9 @@ class SpawnSettings {
   posix_spawnattr_t attributes_;
 };
 
+// Whether `path` is a file that this process may execute.
+bool IsProgram(const std::string& path);
+
 // Arguments or an environment as posix_spawn takes them; valid as long as `texts` is.
 std::vector<char*> SpawnPointers(std::vector<std::string>& texts);
 

@@ -36,6 +36,12 @@ std::string DiskMessage(const MonitorEnvironment& env) {
                       " MiB free: nothing new is started; make room, or lower disk_reserve_bytes");
 }
 
+std::string LaunchMessage(const MonitorEnvironment& env) {
+  const std::string problem = env.launch_problem();
+  if (problem.empty()) return "";
+  return absl::StrCat("workers cannot be started: ", problem, "; jobs wait until they can");
+}
+
 std::string CatalogMessage(const Catalog& catalog) {
   const absl::Status status = catalog.CheckReadable();
   return status.ok() ? "" : std::string(status.message());
@@ -68,8 +74,8 @@ std::string DamageMessage(const Catalog& catalog) {
 void ReportHealth(const ServerConditions& conditions, grpc::HealthCheckServiceInterface& health) {
   const bool answers = !conditions.Holds(kRecovering) && !conditions.Holds(kDraining) &&
                        !conditions.Holds(kCatalogUnreadable);
-  const bool starts_jobs =
-      answers && !conditions.Holds(kDiskReserve) && !conditions.Holds(kCatalogReadOnly);
+  const bool starts_jobs = answers && !conditions.Holds(kDiskReserve) &&
+                           !conditions.Holds(kCatalogReadOnly) && !conditions.Holds(kLaunchFailed);
   for (const char* service : kServices) health.SetServingStatus(service, answers);
   health.SetServingStatus("lorsa.v1.JobService", starts_jobs);
   health.SetServingStatus("", starts_jobs);
@@ -82,6 +88,7 @@ void LookOnce(const MonitorEnvironment& env) {
   env.conditions.Set(kCatalogReadOnly, ReadOnlyMessage(env));
   env.conditions.Set(kDamagedData, DamageMessage(env.catalog));
   env.conditions.Set(kTooManyStreams, env.stream_shortage());
+  env.conditions.Set(kLaunchFailed, LaunchMessage(env));
   env.conditions.Set(kTooManyConnections, env.is_full() ? kFullMessage : "");
   ReportHealth(env.conditions, env.health);
 }

@@ -21,8 +21,9 @@ inline constexpr char kStoredDataHealth[] = "lorsa.v1.StoredData";
 
 // What the health service says of `conditions`, and from now on whoever watches it hears:
 //   each service        NOT_SERVING while recovering, draining or the catalog cannot be read
-//   "" and JobService   besides, while the disk is nearly full or takes nothing: no job can start,
-//                       what is there can be read
+//   "" and JobService   besides, while the disk is nearly full or takes nothing, or workers cannot
+//   be
+//                       started: no job can start, what is there can be read
 //   kStoredDataHealth   NOT_SERVING while damage is known
 void ReportHealth(const ServerConditions& conditions, grpc::HealthCheckServiceInterface& health);
 
@@ -35,11 +36,13 @@ struct MonitorEnvironment {
   std::function<std::string()> stream_shortage = [] { return std::string(); };
   std::string data_folder;
   int64_t disk_reserve_bytes = 0;
+  // Why no worker can be started; empty if nothing is known to be in the way.
+  std::function<std::string()> launch_problem = [] { return std::string(); };
   // Whether connections are turned away, since the process has no descriptors for them.
   std::function<bool()> is_full = [] { return false; };
 };
 
-// One look: sets DISK_RESERVE, CATALOG_UNREADABLE, CATALOG_READ_ONLY, DAMAGED_DATA,
+// One look: sets DISK_RESERVE, CATALOG_UNREADABLE, CATALOG_READ_ONLY, DAMAGED_DATA, LAUNCH_FAILED,
 // TOO_MANY_STREAMS and TOO_MANY_CONNECTIONS, or takes them off, and reports.
 void LookOnce(const MonitorEnvironment& environment);
 

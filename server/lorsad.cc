@@ -131,9 +131,6 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
   LORSA_ASSIGN_OR_RETURN(auto lock, FolderLock::Acquire(layout.LockFile()));  // 1
   GrantMissingFileLocks();
   LORSA_ASSIGN_OR_RETURN(std::string webhook_key, WebhookKeyOf(fs, options.webhooks));
-  const std::string worker = WorkerProgramOf(options);
-  LORSA_RETURN_IF_ERROR(
-      CheckProgram(fs, worker, "build lorsa-worker, or name it with --worker-binary"));
   const std::string inspect = JoinPath(ProgramFolder(), "lorsa-inspect");
   LORSA_RETURN_IF_ERROR(
       CheckProgram(fs, inspect, "it belongs beside lorsad; build it, or copy it there"));
@@ -152,7 +149,7 @@ absl::StatusOr<Lorsad::Foundation> Lorsad::Prepare(FileSystem& fs, const LorsadO
                     .lock = std::move(lock),
                     .catalog = std::move(catalog),
                     .roots = std::move(roots),
-                    .worker_program = worker,
+                    .worker_program = WorkerProgramOf(options),
                     .inspect_program = inspect,
                     .readers = std::move(readers),
                     .webhook_key = std::move(webhook_key)};
@@ -197,12 +194,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
              .layout = layout_,
              .now = absl::Now,
              .random_bytes = SystemRandomBytes,
-             .launch_obstacle =
-                 [this] {
-                   return conditions_.Holds(kCatalogReadOnly)
-                              ? conditions_.Message(kCatalogReadOnly)
-                              : conditions_.Message(kDiskReserve);
-                 }}),
+             .launch_obstacle = [this] { return LaunchObstacle(); }}),
       authorizer_(MethodRules(), jobs_.sessions()),
       streams_(options.limits.streams),
       threads_(authorizer_, streams_),
@@ -256,6 +248,13 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
         UseDisk();
         return false;
       }) {}
+
+std::string Lorsad::LaunchObstacle() const {
+  for (const char* reason : {kCatalogReadOnly, kDiskReserve, kTooManyConnections}) {
+    if (conditions_.Holds(reason)) return conditions_.Message(reason);
+  }
+  return launcher_.Obstacle();
+}
 
 void Lorsad::Configure(grpc::ServerBuilder& builder) const {
   const ServerLimits& limits = options_.limits;
@@ -329,6 +328,7 @@ MonitorEnvironment Lorsad::Monitored() {
           .stream_shortage = [this] { return StreamShortage(); },
           .data_folder = layout_.root(),
           .disk_reserve_bytes = options_.disk_reserve_bytes,
+          .launch_problem = [this] { return launcher_.Obstacle(); },
           .is_full = [this] { return acceptor_->IsFull(); }};
 }
 

@@ -94,6 +94,8 @@ class Lorsad {
   void PrepareWork();           // 4; the threads that begin in 6 included
   void PrepareWebhooks();       // 4
   void BeginWork();             // 5, 6
+  // Why no job can be started just now; empty if nothing is in the way.
+  std::string LaunchObstacle() const;
   void UseDisk();
   std::string StreamShortage() const;
   MonitorEnvironment Monitored();

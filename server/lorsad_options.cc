@@ -1,7 +1,5 @@
 #include "server/lorsad_options.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/spawn_settings.h"
 #include "base/status_macros.h"
 #include "job_spec/textproto.h"
 #include "lorsa/v1/server_config.pb.h"
@@ -139,10 +138,6 @@ bool IsFile(const std::string& path) {
 bool IsLoopbackAddress(const std::string& listen) {
   const auto address = ParseListenAddress(listen);
   return address.ok() && IsLoopback(address->host);
-}
-
-bool IsProgram(const std::string& path) {
-  return ::access(path.c_str(), X_OK) == 0 && IsFile(path);
 }
 
 // A port of 0 is one to listen on, not one to connect to.

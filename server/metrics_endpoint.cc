@@ -112,7 +112,7 @@ class ServerMetrics final : public prometheus::Collectable {
     Family family("lorsa_condition", "1 while something is wrong, by its reason.");
     for (const char* reason :
          {kRecovering, kDraining, kDiskReserve, kCatalogUnreadable, kCatalogReadOnly, kDamagedData,
-          kTooManyStreams, kTooManyConnections}) {
+          kLaunchFailed, kTooManyStreams, kTooManyConnections}) {
       family.Add(env_.conditions.Holds(reason) ? 1 : 0, "reason", reason);
     }
     families.push_back(std::move(family).Take());

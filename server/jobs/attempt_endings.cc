@@ -48,9 +48,16 @@ JobChange TryToReachAgain(const Loss& loss, const JobOptions& options) {
           .not_before = loss.end.time + options.max_backoff};
 }
 
+JobChange ReturnToQueue(const Loss& loss) {
+  return {.state = v1::JOB_STATE_QUEUED,
+          .reason = "LAUNCH_FAILED",
+          .message = absl::StrCat("the worker did not start because ", loss.cause)};
+}
+
 JobChange RecoverOrGiveUp(const JobRecord& job, const Loss& loss, const JobOptions& options) {
   const bool at_startup = job.job.state() == v1::JOB_STATE_STARTING;
   if (at_startup && loss.unreachable) return TryToReachAgain(loss, options);
+  if (at_startup && loss.not_started) return ReturnToQueue(loss);
   const int startup_failures = at_startup ? job.startup_failures + 1 : 0;
   if (startup_failures >= options.max_startup_failures) {
     return GiveUp("STARTUP_CRASH",

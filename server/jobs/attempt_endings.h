@@ -30,15 +30,17 @@ struct Loss {
   std::string reason = "WORKER_LOST";  // or OUT_OF_MEMORY or STUCK; see Job.reason
   std::string cause;                   // a clause: "its process was killed by signal 9 (Killed)"
   bool unreachable = false;            // the machine that was to run it could not be reached
+  bool not_started = false;            // its program could not be started on this machine
   AttemptEnd end;
 };
 
 // What the loss of `attempt` does: RECOVERING with a growing backoff, FAILED once recoveries are
 // used up or workers keep dying before they have begun (tries in vain to reach a machine count as
-// neither, and come max_backoff apart), PAUSED or CANCELLED if the client wanted it
-// stopped anyway, FAILED if its deadline did. StaleAttempt if it is not the job's current one. A
-// job that is PAUSING because its set is damaged becomes PAUSED with that reason, also if its
-// worker failed over the damage first; the same holds for OutcomeDecision.
+// neither, and come max_backoff apart), QUEUED if its program could not be started, PAUSED or
+// CANCELLED if the client wanted it stopped anyway, FAILED if its deadline did. StaleAttempt if it
+// is not the job's current one. A job that is PAUSING because its set is damaged becomes PAUSED
+// with that reason, also if its worker failed over the damage first; the same holds for
+// OutcomeDecision.
 JobDecision LossDecision(int attempt, const Loss& loss, const JobOptions& options);
 
 // What `outcome` does. One that the worker was not asked for (PAUSED, CANCELLED) counts as a loss.

@@ -55,8 +55,7 @@ absl::Status AttemptStarter::Start(const JobRecord& job) {
   LORSA_RETURN_IF_ERROR(PrepareFolders(attempt));                                        // 1
   LORSA_RETURN_IF_ERROR(WriteBootstrap(attempt, token));                                 // 1
   LORSA_RETURN_IF_ERROR(CommitChange(env_, job.id, BeginAttempt(job, token)).status());  // 2
-  Spawn(attempt, static_cast<int>(job.job.resolved_spec().ranks()));
-  return absl::OkStatus();
+  return Spawn(attempt, static_cast<int>(job.job.resolved_spec().ranks()));
 }
 
 // Best effort: the next attempt tries again. Comes first, since a full disk may be why there is a
@@ -102,18 +101,22 @@ absl::Status AttemptStarter::WriteBootstrap(const AttemptKey& attempt, const std
 }
 
 // Errors of the commits are not handed on: Poll finds the job STARTING and goes on from there.
-void AttemptStarter::Spawn(const AttemptKey& attempt, int ranks) {
+absl::Status AttemptStarter::Spawn(const AttemptKey& attempt, int ranks) {
   const absl::StatusOr<ProcessIdentity> worker = env_.launcher.Launch(  // 3
       {.bootstrap_file = env_.layout.BootstrapFile(attempt.job_id, attempt.attempt),
        .log_file = env_.layout.LogFile(attempt.job_id, attempt.attempt),
        .ranks = ranks});
   if (!worker.ok()) {
+    // Without mpirun, jobs of one rank can still run.
+    const bool holds_up_all = ranks == 1 || !absl::IsNotFound(worker.status());
     const Loss loss{.cause = absl::StrCat("it could not be started: ", worker.status().message()),
+                    .not_started = holds_up_all,
                     .end = {.time = env_.now()}};
     CommitChange(env_, attempt.job_id, LossDecision(attempt.attempt, loss, options_)).IgnoreError();
-    return;
+    return holds_up_all ? worker.status() : absl::OkStatus();
   }
   CommitChange(env_, attempt.job_id, RecordWorker(attempt, *worker)).IgnoreError();  // 4
+  return absl::OkStatus();
 }
 
 }  // namespace lorsa::server

@@ -16,9 +16,9 @@ class AttemptStarter {
   AttemptStarter(const JobOptions& options, const JobEnvironment& environment)
       : options_(options), env_(environment) {}
 
-  // Launches the next attempt of `job`, which was QUEUED or RECOVERING when `job` was read. Returns
-  // OK also when the worker could not be spawned: the job is then RECOVERING or FAILED. An error
-  // means that nothing has changed.
+  // Launches the next attempt of `job`, which was QUEUED or RECOVERING when `job` was read. After
+  // an error nothing can be launched: the job is as it was or, if the worker could not be spawned,
+  // QUEUED. OK if only mpirun is missing: the job has lost its worker then.
   absl::Status Start(const JobRecord& job);
 
  private:
@@ -26,7 +26,7 @@ class AttemptStarter {
   void RemoveEarlierStaging(const AttemptKey& attempt);
   absl::Status PrepareFolders(const AttemptKey& attempt);
   absl::Status WriteBootstrap(const AttemptKey& attempt, const std::string& token);
-  void Spawn(const AttemptKey& attempt, int ranks);
+  absl::Status Spawn(const AttemptKey& attempt, int ranks);
 
   const JobOptions options_;
   const JobEnvironment env_;

@@ -32,7 +32,7 @@ namespace lorsa::server {
 class FakeLauncher final : public Launcher {
  public:
   absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) override {
-    if (failing) return absl::NotFoundError("start worker lorsa-worker: No such file");
+    if (failing) return absl::UnavailableError("start worker lorsa-worker: Text file busy");
     launched.push_back(request);
     const ProcessIdentity process{"boot", static_cast<pid_t>(1000 + launched.size()), 77};
     alive_[process.pid] = true;

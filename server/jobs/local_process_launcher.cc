@@ -95,6 +95,11 @@ ProcessStatus EndingOf(int wait_status, std::optional<int64_t> before, std::opti
 
 }  // namespace
 
+std::string LocalProcessLauncher::Obstacle() const {
+  if (IsProgram(program_)) return "";
+  return absl::StrCat(program_, " is missing or cannot be executed; put it back");
+}
+
 absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest& request) {
   const bool wrapped = kind_ == WorkerProgram::kWrapper;
   SpawnSettings settings;

@@ -47,6 +47,9 @@ class LocalProcessLauncher final : public Launcher {
         out_of_memory_kills_(std::move(out_of_memory_kills)),
         devices_(std::move(devices)) {}
 
+  // Why nothing can be launched just now, if the program is missing or cannot be executed; else
+  // empty.
+  std::string Obstacle() const;
   absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) override;
   ProcessStatus Check(const ProcessIdentity& process) override;
   void Kill(const ProcessIdentity& process) override;

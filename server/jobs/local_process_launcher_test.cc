@@ -280,6 +280,17 @@ TEST_F(LocalProcessLauncherTest, MissingBinaryIsAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no-such-worker"));
 }
 
+TEST_F(LocalProcessLauncherTest, AProgramThatIsMissingOrNotExecutableIsAnObstacle) {
+  const std::string script = Script("true");
+  LocalProcessLauncher launcher(script);
+  EXPECT_EQ(launcher.Obstacle(), "");
+  ASSERT_EQ(::chmod(script.c_str(), 0644), 0);
+  EXPECT_THAT(launcher.Obstacle(), HasSubstr(script));
+  std::filesystem::remove(script);
+  EXPECT_THAT(launcher.Obstacle(), HasSubstr("missing"));
+  EXPECT_THAT(LocalProcessLauncher(folder_).Obstacle(), HasSubstr("cannot be executed"));
+}
+
 TEST_F(LocalProcessLauncherTest, AProgramBeingWrittenIsAnError) {
   const std::string script = Script("true");
   const int writer = ::open(script.c_str(), O_WRONLY | O_CLOEXEC);

@@ -336,17 +336,47 @@ TEST_F(RecoveryTest, WorkerThatNeverSaysHelloIsKilledToo) {
   EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
 }
 
-TEST_F(RecoveryTest, WorkerThatCannotBeStartedIsTriedAgainAndThenFails) {
+// A worker program that was missing for a moment failed every queued job (STARTUP_CRASH).
+TEST_F(RecoveryTest, JobsWaitWhileWorkersCannotBeSpawned) {
   launcher_.failing = true;
   Create("demo");
-  Poll();
-  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
-  EXPECT_THAT(Get("demo").message(), HasSubstr("could not be started"));
-  for (int i = 0; i < options_.max_recoveries; ++i) {
-    Advance(options_.max_backoff);
+  for (int i = 0; i < 20; ++i) {
     Poll();
+    EXPECT_EQ(State("demo"), v1::JOB_STATE_QUEUED);
+    EXPECT_EQ(Get("demo").waiting_for(), "LAUNCH_FAILED");
+    Advance(absl::Seconds(30));
   }
-  EXPECT_EQ(State("demo"), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Get("demo").waiting_message(), HasSubstr("Text file busy"));
+  EXPECT_LE(Get("demo").attempt(), 12) << "tries come further and further apart";
+
+  launcher_.failing = false;
+  Advance(options_.max_backoff);
+  FakeWorker worker = LaunchAndConnect();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(RecoveryTest, OneJobIsTriedWhileWorkersCannotBeSpawned) {
+  options_.capacity.max_running_jobs = 5;
+  Restart();
+  launcher_.failing = true;
+  for (const char* id : {"a", "b", "c"}) Create(id);
+  Poll();
+  EXPECT_EQ(Get("a").attempt() + Get("b").attempt() + Get("c").attempt(), 1);
+}
+
+// The loader's and a shell's word for a program or library that is not there.
+TEST_F(RecoveryTest, JobsWaitWhileTheWorkerProgramCannotBeLoaded) {
+  Create("demo");
+  for (int i = 0; i < 5; ++i) {
+    Poll();
+    ASSERT_EQ(State("demo"), v1::JOB_STATE_STARTING) << i;
+    launcher_.exit_status = 127;
+    launcher_.EndLast("exited with status 127");
+    Poll();
+    EXPECT_EQ(State("demo"), v1::JOB_STATE_QUEUED);
+    EXPECT_THAT(Get("demo").waiting_message(), HasSubstr("exited with status 127"));
+    Advance(options_.max_backoff);
+  }
 }
 
 TEST_F(RecoveryTest, OutcomeFileOfADeadWorkerCounts) {

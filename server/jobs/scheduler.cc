@@ -1,5 +1,6 @@
 #include "server/jobs/scheduler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,12 @@ constexpr size_t kMaxOutcomeBytes = 64 << 10;
 constexpr int kOverdueAtOnce = 100;
 constexpr int kWrapperUnreachable = 255;  // ssh(1): an error of its own
 constexpr absl::Duration kLaunchRetry = absl::Seconds(5);
+
+// A shell's, and the dynamic loader's, word for a program that cannot be executed or found.
+bool IsNotStarted(const JobRecord& job, const ProcessStatus& process) {
+  return job.job.state() == v1::JOB_STATE_STARTING &&
+         (process.exit_status == 126 || process.exit_status == 127);
+}
 
 absl::StatusOr<v1::WorkerOutcome> ReadOutcome(FileSystem& fs, const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, kMaxOutcomeBytes));
@@ -173,6 +180,8 @@ void Scheduler::EndDeadWorker(const JobRecord& job, const AttemptKey& attempt,
     if (process.out_of_memory) loss.reason = "OUT_OF_MEMORY";
     loss.unreachable =
         !options_.worker_endpoint.empty() && process.exit_status == kWrapperUnreachable;
+    loss.not_started = IsNotStarted(job, process);
+    if (loss.not_started) HoldLaunches(absl::StrCat("of ", job.job.name(), ", ", loss.cause));
     return Lose(attempt, std::move(loss));
   }
   const absl::StatusOr<JobRecord> changed = CommitChange(
@@ -226,10 +235,14 @@ void Scheduler::Launch(const std::vector<JobRecord>& active, const JobQueue& que
   if (env_.uptime() < next_launch_) return;
   launch_failures_.clear();
   held_back_by_ = {};
+  std::vector<JobRecord> starting;
   for (const JobRecord& job : active) {
-    if (job.job.state() == v1::JOB_STATE_RECOVERING && BackoffIsOver(job)) Launch(job);
+    if (job.job.state() == v1::JOB_STATE_RECOVERING && BackoffIsOver(job)) starting.push_back(job);
   }
-  for (const JobRecord& job : queue.starting()) Launch(job);
+  starting.insert(starting.end(), queue.starting().begin(), queue.starting().end());
+  for (const JobRecord& job : starting) {
+    if (!Launch(job)) return;
+  }
 }
 
 void Scheduler::Publish(const JobQueue& queue) {
@@ -251,14 +264,22 @@ bool Scheduler::BackoffIsOver(const JobRecord& job) const {
   return left <= absl::ZeroDuration() || left > options_.max_backoff;
 }
 
-void Scheduler::Launch(const JobRecord& job) {
+bool Scheduler::Launch(const JobRecord& job) {
   const absl::Status status = starter_.Start(job);
   // ABORTED: a client changed the job meanwhile.
-  if (status.ok() || absl::IsAborted(status)) return;
-  absl::StrAppend(&launch_failures_,
-                  FailureText("launch_failed", {job.id, job.job.attempt() + 1}, status));
-  held_back_by_ = {"LAUNCH_FAILED", std::string(status.message())};
-  next_launch_ = env_.uptime() + kLaunchRetry;
+  if (status.ok() || absl::IsAborted(status)) return true;
+  launch_failures_ =
+      absl::StrCat("what=launch_failed job=", job.id, " error=\"", status.ToString(), "\" ");
+  HoldLaunches(std::string(status.message()));
+  return false;
+}
+
+void Scheduler::HoldLaunches(const std::string& problem) {
+  const absl::Duration now = env_.uptime();
+  const bool is_new = now - next_launch_ > options_.max_backoff;
+  launch_pause_ = is_new ? kLaunchRetry : std::min(2 * launch_pause_, options_.max_backoff);
+  next_launch_ = now + launch_pause_;
+  held_back_by_ = {"LAUNCH_FAILED", problem};
 }
 
 void Scheduler::NoteFailure(absl::string_view event, const AttemptKey& attempt,

@@ -56,7 +56,10 @@ class Scheduler {
   bool BackoffIsOver(const JobRecord& job) const;
   // What may start now, unless something holds launches back.
   void Launch(const std::vector<JobRecord>& active, const JobQueue& queue);
-  void Launch(const JobRecord& job);
+  // False if nothing more is to be launched now.
+  bool Launch(const JobRecord& job);
+  // The next launch is tried after a pause, which grows while `problem` lasts.
+  void HoldLaunches(const std::string& problem);
   // Something is as it was and the next Poll tries again.
   void NoteFailure(absl::string_view event, const AttemptKey& attempt, const absl::Status& status);
   void NoteUnreadable(const absl::Status& status);
@@ -71,8 +74,9 @@ class Scheduler {
   const JobEnvironment env_;
   LiveAttempts& live_;
   AttemptStarter starter_;
-  // After a failed launch (a full disk) the next waits until then.
+  // After a failed launch (a full disk) the next waits until then, and after one more for longer.
   absl::Duration next_launch_ = -absl::InfiniteDuration();
+  absl::Duration launch_pause_;
   // Of this Poll; of the newest try to launch; both key=value pairs, empty if all went well.
   std::string failures_;
   std::string launch_failures_;

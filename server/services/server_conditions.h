@@ -23,6 +23,7 @@ inline constexpr char kCatalogUnreadable[] = "CATALOG_UNREADABLE";
 inline constexpr char kCatalogReadOnly[] = "CATALOG_READ_ONLY";
 inline constexpr char kDamagedData[] = "DAMAGED_DATA";
 inline constexpr char kTooManyStreams[] = "TOO_MANY_STREAMS";
+inline constexpr char kLaunchFailed[] = "LAUNCH_FAILED";
 inline constexpr char kTooManyConnections[] = "TOO_MANY_CONNECTIONS";
 
 // Thread-safe. A condition is logged when it begins, when its message changes and when it is over.

@@ -173,14 +173,14 @@ def test_workers_that_cannot_start_are_given_up_and_the_job_is_retried(
     tmp_path: pathlib.Path,
 ) -> None:
     worker = tmp_path / "worker"
-    worker.write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
+    worker.write_text("#!/bin/sh\necho no such library >&2\nexit 3\n")
     worker.chmod(0o755)
     with Service(tmp_path, "--worker-binary", str(worker)) as service:
         service.add_set()
         submit(service, "job")
         job = service.wait_for_state("job", "FAILED")
         assert job["reason"] == "STARTUP_CRASH"
-        assert "exited with status 127" in job["message"]
+        assert "exited with status 3" in job["message"]
         assert job["log_tail"] == "no such library"
         assert "no such library" in service.cli("job", "show", "job").stdout
         worker.write_text(f'#!/bin/sh\nexec {BIN / "lorsa-worker"} "$@"\n')
