@@ -51,9 +51,9 @@ std::string CatalogMessage(const Catalog& catalog) {
 std::string ReadOnlyMessage(const MonitorEnvironment& env) {
   const absl::Status status = env.catalog.CheckWritable();
   if (status.ok()) return "";
-  return absl::StrCat("the catalog can only be read (", status.message(), "): nothing is started; ",
-                      "make room on the disk of ", env.data_folder,
-                      " (deletions work on a full disk), or make the disk writable");
+  return absl::StrCat("the catalog can only be read (", status.message(),
+                      "), and nothing is started: if the disk of ", env.data_folder,
+                      " is full, delete jobs or make room; if it is read-only, repair it");
 }
 
 std::string DamageMessage(const Catalog& catalog) {

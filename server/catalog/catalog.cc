@@ -1,5 +1,7 @@
 #include "server/catalog/catalog.h"
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -39,8 +41,12 @@ absl::StatusOr<T> WriteFor(CatalogWriter& writer,
   return result;
 }
 
-bool IsDiskTrouble(const absl::Status& status) {
-  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+// Whether the disk is why the catalog could not be opened. A file that another program holds locked
+// is not read past the lock.
+bool TakesNothing(const std::string& path, const absl::Status& status) {
+  struct statvfs disk;
+  const bool read_only = ::statvfs(path.c_str(), &disk) == 0 && (disk.f_flag & ST_RDONLY) != 0;
+  return absl::IsResourceExhausted(status) || (absl::IsUnavailable(status) && read_only);
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> OpenForWriting(const std::string& path) {
@@ -78,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::string& path,
                                                        std::function<bool()> make_room) {
   absl::StatusOr<std::unique_ptr<Connection>> connection = OpenForWriting(path);
   if (!connection.ok()) {
-    if (!IsDiskTrouble(connection.status())) return connection.status();
+    if (!TakesNothing(path, connection.status())) return connection.status();
     LORSA_RETURN_IF_ERROR(CheckForReading(path, connection.status()));
   }
   auto readers = std::make_unique<ConnectionPool>(path, /*read_only=*/!connection.ok());
@@ -90,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::string& path,
 
 absl::Status Catalog::WriteDeletion(const std::function<absl::Status(WriteTransaction&)>& write) {
   absl::Status status = writer_->Write(write);
-  if (!IsDiskTrouble(status) || writer_->problem().ok() || !make_room_()) return status;
+  if (!absl::IsResourceExhausted(status) || writer_->problem().ok() || !make_room_()) return status;
   return writer_->Write(write);
 }
 

@@ -24,13 +24,14 @@ absl::StatusOr<std::unique_ptr<Connection>> ConnectionPool::OpenForWriting() {
     absl::MutexLock lock(&mu_);
     idle_.clear();
   }
-  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connection::OpenExisting(path_));
-  if (connection->read_only()) {
+  LORSA_ASSIGN_OR_RETURN(const auto probe, Connection::OpenExisting(path_));
+  if (probe->read_only()) {
     return absl::UnavailableError(absl::StrCat("catalog: ", path_, " is on a read-only disk"));
   }
-  LORSA_RETURN_IF_ERROR(connection->Execute("BEGIN IMMEDIATE; COMMIT"));
+  // Without waiting for a lock, since all reads wait here.
+  LORSA_RETURN_IF_ERROR(probe->Execute("PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; COMMIT"));
   read_only_ = false;
-  return connection;
+  return Connection::OpenExisting(path_);
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> ConnectionPool::Open() const {
