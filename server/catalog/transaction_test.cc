@@ -45,7 +45,7 @@ class TransactionTest : public ::testing::Test {
 };
 
 TEST_F(TransactionTest, ReadSeesNothingThatIsCommittedMeanwhile) {
-  ConnectionPool pool(Path());
+  ConnectionPool pool(Path(), /*read_only=*/false);
   const auto count = [](ReadTransaction& transaction) {
     return CountJobsInState(transaction, v1::JOB_STATE_QUEUED).value();
   };
@@ -64,7 +64,7 @@ TEST_F(TransactionTest, ReadSeesNothingThatIsCommittedMeanwhile) {
 }
 
 TEST_F(TransactionTest, ReadThatFailsLeavesItsConnectionUsable) {
-  ConnectionPool pool(Path());
+  ConnectionPool pool(Path(), /*read_only=*/false);
   for (int i = 0; i < 2; ++i) {
     const absl::Status read = pool.Run([&](ReadTransaction& transaction) -> absl::Status {
       LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(transaction, "gone"));
