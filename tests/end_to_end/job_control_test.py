@@ -118,6 +118,8 @@ def test_a_job_expires_and_one_that_misses_its_deadline_fails(service: Service) 
 
 
 def test_a_job_is_not_retried_on_other_data_under_the_id_of_its_set(service: Service) -> None:
+    submit(service, "source")
+    service.wait_for_state("source", "SUCCEEDED", "FAILED")
     submit(service, "job", ENDLESS, "--deadline", "4s")
     job = service.wait_for_state("job", "FAILED")
     sha256 = service.json("set", "show", "set")[0]["manifest_sha256"]
@@ -128,7 +130,7 @@ def test_a_job_is_not_retried_on_other_data_under_the_id_of_its_set(service: Ser
     assert gone.returncode == 1 and "activation set set, on which" in gone.stderr
     write_set(service.sets / "other", seed=1)
     service.cli("set", "register", "set", service.sets / "other")
-    for command in (("job", "retry", "job"), ("job", "fork", "job@latest", "--id", "fork")):
+    for command in (("job", "retry", "job"), ("job", "fork", "source@latest", "--id", "fork")):
         refused = service.cli(*command, ok=False)
         assert refused.returncode == 1 and "has other contents" in refused.stderr, refused.stderr
     assert service.state("job") == "FAILED"
