@@ -161,10 +161,11 @@ absl::StatusOr<std::unique_ptr<Lorsad>> Lorsad::Start(const LorsadOptions& optio
   LORSA_ASSIGN_OR_RETURN(Foundation foundation, Prepare(fs, options));  // 1, 2
   try {
     std::unique_ptr<Lorsad> lorsad(new Lorsad(options, std::move(foundation)));
-    LORSA_RETURN_IF_ERROR(lorsad->ServeMetrics());  // 3
-    LORSA_RETURN_IF_ERROR(lorsad->Listen(wanted));  // 4
+    LORSA_RETURN_IF_ERROR(lorsad->ServeMetrics());                                 // 3
+    lorsad->jobs_.AdoptData([&] { lorsad->activation_service_.AdoptUploads(); });  // 4
+    LORSA_RETURN_IF_ERROR(lorsad->Listen(wanted));                                 // 5
     lorsad->PrepareWork();
-    lorsad->BeginWork();  // 5, 6
+    lorsad->BeginWork();  // 6, 7
     return lorsad;
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
@@ -223,7 +224,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                            .catalog = *catalog_,
                            .fs = *fs_,
                            .layout = layout_,
-                           .publisher = jobs_.sessions().publisher(),
+                           .jobs = jobs_,
                            .inspector = inspector_,
                            .roots = foundation.roots,
                            .now = absl::Now,
@@ -344,7 +345,7 @@ void Lorsad::UseDisk() {
 
 void Lorsad::BeginWork() {
   working_ = true;
-  UseDisk();              // 5
+  UseDisk();              // 6
   LookOnce(Monitored());  // Before a job is started.
   jobs_.Poll();
   conditions_.Set(kRecovering, "");

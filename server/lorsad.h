@@ -51,12 +51,13 @@ namespace lorsa::server {
 //   1. take the data folder's lock
 //   2. open the catalog, and upgrade it, once all that was named to the server is there
 //   3. serve metrics, if an address for them is given
-//   4. listen; health is NOT_SERVING (condition RECOVERING); make all threads
-//   5. write the endpoint file, by which workers find the server; on a full disk, once it has room
-//   6. look at the jobs of the server before, once; health is SERVING unless something is wrong
+//   4. bring catalog and data folder together (jobs/data_adoption.h), before anybody is served
+//   5. listen; health is NOT_SERVING (condition RECOVERING); make all threads
+//   6. write the endpoint file, by which workers find the server; on a full disk, once it has room
+//   7. look at the jobs of the server before, once; health is SERVING unless something is wrong
 //      (condition_monitor.h), and is kept up to date from now on; sets and checkpoints are
 //      scrubbed, webhooks of jobs that ended are called
-// All that can fail comes before 6: a server that did not begin work leaves the workers of the
+// All that can fail comes before 7: a server that did not begin work leaves the workers of the
 // server before it alone, and the next one adopts them.
 // Stop, of a server that began work:
 //   1. health is NOT_SERVING (condition DRAINING); workers checkpoint and leave, within a deadline;
@@ -91,9 +92,9 @@ class Lorsad {
   absl::Status Listen(const ListenAddress& wanted);
   void Configure(grpc::ServerBuilder& builder) const;
   absl::Status ServeMetrics();  // 3
-  void PrepareWork();           // 4; the threads that begin in 6 included
-  void PrepareWebhooks();       // 4
-  void BeginWork();             // 5, 6
+  void PrepareWork();           // 5; the threads that begin in 7 included
+  void PrepareWebhooks();       // 5
+  void BeginWork();             // 6, 7
   // Why no job can be started just now; empty if nothing is in the way.
   std::string LaunchObstacle() const;
   void UseDisk();

@@ -17,7 +17,7 @@ absl::Status VacuumInto(Connection& from, const std::string& target) {
   return statement.Bind(target).Run();
 }
 
-// A copy of an older version has no generation, and gets that of a copy when it is upgraded.
+// A catalog of an older version has no generation.
 absl::Status MarkAsCopy(const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(const auto connection, Connection::OpenExisting(path));
   LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(*connection));

@@ -216,8 +216,8 @@ CREATE TABLE notices (
 CREATE INDEX notices_by_next_time ON notices (next_time);
 )sql";
 
-// A catalog of that time may be a copy that was put back: nothing tells. Of a notice of that time
-// neither job nor receiver is looked up; each goes out by itself.
+// A data folder that a newer server has used has a higher generation: the catalog is a copy then.
+// Of a notice of that time neither job nor receiver is looked up; each goes out by itself.
 constexpr char kUpgradeFrom4[] = R"sql(
 CREATE TABLE removed_checkpoints (
   job INTEGER NOT NULL REFERENCES jobs (number),
@@ -227,7 +227,7 @@ CREATE TABLE removed_checkpoints (
 CREATE TABLE data_folder (
   generation INTEGER NOT NULL
 ) STRICT;
-INSERT INTO data_folder VALUES (0);
+INSERT INTO data_folder VALUES (1);
 ALTER TABLE notices ADD COLUMN job TEXT NOT NULL DEFAULT '';
 ALTER TABLE notices ADD COLUMN receiver TEXT NOT NULL DEFAULT '';
 UPDATE notices SET job = ':' || number, receiver = url;

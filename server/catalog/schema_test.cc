@@ -148,10 +148,9 @@ TEST_F(SchemaTest, OldCatalogIsBroughtUpToDateWithACopyBeside) {
   EXPECT_EQ(rows.Int(0), 1);
 }
 
-// It may be the copy of an earlier upgrade that was put back.
-TEST_F(SchemaTest, ACatalogFromBeforeGenerationsCountsAsACopy) {
+TEST_F(SchemaTest, NewAndUpgradedCatalogsHaveTheFirstGeneration) {
   MakeVersion1();
-  EXPECT_EQ(Catalog::Open(Path()).value()->Generation().value(), kGenerationOfCopy);
+  EXPECT_EQ(Catalog::Open(Path()).value()->Generation().value(), 1);
   EXPECT_EQ(Catalog::Open(folder_.Path("new.sqlite")).value()->Generation().value(), 1);
 }
 

@@ -11,7 +11,9 @@
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
+#include "server/jobs/job_file.h"
 #include "server/jobs/job_state.h"
+#include "server/jobs/lost_and_found.h"
 #include "server/jobs/staging.h"
 
 namespace lorsa::server {
@@ -47,12 +49,10 @@ JobDecision RecordWorker(const AttemptKey& attempt, const ProcessIdentity& worke
 absl::Status AttemptStarter::Start(const JobRecord& job) {
   const AttemptKey attempt{job.id, job.job.attempt() + 1};
   const std::string token = absl::BytesToHexString(env_.random_bytes(kTokenBytes));
-  RemoveEarlierStaging(attempt);  // 1
-  // There is one if a start was cut off before 2, or the catalog is an older copy: its outcome is
-  // not this attempt's.
-  LORSA_RETURN_IF_ERROR(
-      env_.fs.RemoveAll(env_.layout.AttemptFolder(attempt.job_id, attempt.attempt)));    // 1
+  RemoveEarlierStaging(attempt);                                                         // 1
+  LORSA_RETURN_IF_ERROR(ClearFolder(attempt));                                           // 1
   LORSA_RETURN_IF_ERROR(PrepareFolders(attempt));                                        // 1
+  LORSA_RETURN_IF_ERROR(WriteJobFile(env_, job));                                        // 1
   LORSA_RETURN_IF_ERROR(WriteBootstrap(attempt, token));                                 // 1
   LORSA_RETURN_IF_ERROR(CommitChange(env_, job.id, BeginAttempt(job, token)).status());  // 2
   return Spawn(attempt, static_cast<int>(job.job.resolved_spec().ranks()));
@@ -64,6 +64,15 @@ void AttemptStarter::RemoveEarlierStaging(const AttemptKey& attempt) {
   for (int earlier = 1; earlier < attempt.attempt; ++earlier) {
     RemoveStaging(env_, {attempt.job_id, earlier});
   }
+}
+
+// There is one if a start was cut off before 2: no worker has run in it.
+absl::Status AttemptStarter::ClearFolder(const AttemptKey& attempt) {
+  const std::string folder = env_.layout.AttemptFolder(attempt.job_id, attempt.attempt);
+  LORSA_ASSIGN_OR_RETURN(const bool ran,
+                         env_.fs.Exists(env_.layout.LogFile(attempt.job_id, attempt.attempt)));
+  if (ran) return SetAside(env_, folder, "the catalog does not know this attempt");
+  return env_.fs.RemoveAll(folder);
 }
 
 // The folders must be there after a crash, since what is published is renamed between them.

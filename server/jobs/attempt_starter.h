@@ -24,6 +24,7 @@ class AttemptStarter {
  private:
   // What earlier attempts staged and did not publish, nobody reads again.
   void RemoveEarlierStaging(const AttemptKey& attempt);
+  absl::Status ClearFolder(const AttemptKey& attempt);
   absl::Status PrepareFolders(const AttemptKey& attempt);
   absl::Status WriteBootstrap(const AttemptKey& attempt, const std::string& token);
   absl::Status Spawn(const AttemptKey& attempt, int ranks);

@@ -114,6 +114,11 @@ std::string ManifestSha256(const v1::Checkpoint& checkpoint) {
   return "";
 }
 
+bool IsFolderOf(FileSystem& fs, const std::string& folder, const v1::Checkpoint& checkpoint) {
+  const absl::StatusOr<std::string> sha256 = Sha256OfFile(fs, JoinPath(folder, kManifestFile));
+  return sha256.ok() && *sha256 == ManifestSha256(checkpoint);
+}
+
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
 }

@@ -18,6 +18,9 @@ inline constexpr char kManifestFile[] = "manifest.json";
 // sha256 (hex) of the checkpoint's manifest; empty if it lists none.
 std::string ManifestSha256(const v1::Checkpoint& checkpoint);
 
+// Whether `folder` holds this very checkpoint, by its manifest.
+bool IsFolderOf(FileSystem& fs, const std::string& folder, const v1::Checkpoint& checkpoint);
+
 // Whether VerifyCheckpointFiles, below, said that files are not as they should be, which no later
 // try changes.
 bool IsDamage(const absl::Status& status);

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_state.h"
+#include "server/jobs/lost_and_found.h"
 
 namespace lorsa::server {
 namespace {
@@ -19,12 +19,6 @@ namespace {
 absl::Status RetriableUnlessDamage(const absl::Status& status) {
   if (status.ok() || IsDamage(status) || absl::IsResourceExhausted(status)) return status;
   return absl::UnavailableError(status.message());
-}
-
-// Whether `folder` holds this very checkpoint, by its manifest.
-bool IsFolderOf(FileSystem& fs, const std::string& folder, const v1::Checkpoint& checkpoint) {
-  const absl::StatusOr<std::string> sha256 = Sha256OfFile(fs, JoinPath(folder, kManifestFile));
-  return sha256.ok() && *sha256 == ManifestSha256(checkpoint);
 }
 
 RetainedCheckpoint ForRetention(const v1::Checkpoint& checkpoint) {
@@ -179,14 +173,26 @@ absl::Status CheckpointPublisher::Sweep(const LockedJob& job,
     const bool displaced =
         IsFolderOf(env_.fs, JoinPath(env_.layout.TrashFolder(job.id()), name), checkpoint) &&
         !IsFolderOf(env_.fs, env_.layout.CheckpointFolder(job.id(), checkpoint.step()), checkpoint);
-    if (displaced) LORSA_RETURN_IF_ERROR(TakeBack(job, checkpoint.step()));
+    if (!displaced) continue;
+    LORSA_RETURN_IF_ERROR(SetAside(env_, env_.layout.CheckpointFolder(job.id(), checkpoint.step()),
+                                   "its publication was cut off"));
+    LORSA_RETURN_IF_ERROR(RestoreFromTrash(job, checkpoint.step()));
   }
+  LORSA_ASSIGN_OR_RETURN(const std::set<int64_t> removed,
+                         env_.catalog.RemovedCheckpoints(job.id()));
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> found,
                          env_.fs.List(env_.layout.CheckpointsFolder(job.id())));
   for (const std::string& name : found) {
-    if (!names.contains(name)) LORSA_RETURN_IF_ERROR(MoveToTrash(job, name, name));
+    if (names.contains(name)) continue;
+    const std::optional<int64_t> step = StepOfCheckpointId(name);
+    const bool deleted = step.has_value() && removed.contains(*step);
+    LORSA_RETURN_IF_ERROR(
+        deleted ? MoveToTrash(job, name, name)
+                : SetAside(env_, JoinPath(env_.layout.CheckpointsFolder(job.id()), name),
+                           "the catalog does not know it"));
   }
-  return env_.fs.RemoveAll(env_.layout.TrashFolder(job.id()));
+  LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(env_.layout.TrashFolder(job.id())));
+  return removed.empty() ? absl::OkStatus() : env_.catalog.ForgetRemovedCheckpoints(job.id());
 }
 
 absl::Status CheckpointPublisher::MoveToTrash(const LockedJob& job, const std::string& name,
@@ -229,7 +235,7 @@ absl::StatusOr<bool> CheckpointPublisher::RemoveIfDamaged(const AttemptKey& atte
   LORSA_ASSIGN_OR_RETURN(const bool exists, env_.fs.Exists(folder));
   if (!exists) return true;
   LORSA_RETURN_IF_ERROR(env_.fs.CreateDirectories(damaged));
-  LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(target));
+  LORSA_RETURN_IF_ERROR(SetAside(env_, target, "another damaged one takes its place"));
   LORSA_RETURN_IF_ERROR(env_.fs.Rename(folder, target));
   LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(env_.layout.CheckpointsFolder(attempt.job_id)));
   return true;

@@ -18,9 +18,12 @@
 //   6. Retention: those that the rule (job_spec/retention.h) does not keep are deleted from the
 //      catalog, then moved to the trash. The known damaged are neither counted nor deleted: they
 //      stand in for no other, and people may yet restore them. What the catalog knows and only the
-//      trash has comes back; what it does not know is moved to the trash. The trash is emptied.
+//      trash has comes back. The catalog keeps a note of what was deleted from it: what it has such
+//      a note of is moved to the trash, anything else that it does not know to lost+found. The
+//      trash is emptied, the notes are forgotten.
 // A crash between 4 and 5 leaves a folder that the catalog does not know: the worker asks again and
-// 3 finds it in place, or 6 of a later publication moves it away and brings back what 4 displaced.
+// 3 finds it in place, the next start adopts it (data_adoption.h), or 6 of a later publication sets
+// it aside and brings back what 4 displaced.
 // A crash within 6 leaves folders that the next 6 deals with, or Reconcile, which is called when
 // nothing can be on its way: when an attempt begins, and by a server that starts for the jobs that
 // have no worker.

@@ -1,5 +1,6 @@
 #include "server/jobs/data_layout.h"
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -14,6 +15,10 @@ std::string DataLayout::EndpointFile() const { return JoinPath(root_, "endpoint"
 std::string DataLayout::SpareRoomFile() const { return JoinPath(root_, "spare-room"); }
 std::string DataLayout::CatalogFile() const { return JoinPath(root_, "catalog.sqlite"); }
 
+std::string DataLayout::GenerationFile() const { return JoinPath(root_, "generation"); }
+
+std::string DataLayout::LostAndFoundFolder() const { return JoinPath(root_, "lost+found"); }
+
 std::string DataLayout::SetsFolder() const { return JoinPath(root_, "sets"); }
 
 std::string DataLayout::ImportFolder(absl::string_view job_id) const {
@@ -24,6 +29,10 @@ std::string DataLayout::JobsFolder() const { return JoinPath(root_, "jobs"); }
 
 std::string DataLayout::JobFolder(absl::string_view job_id) const {
   return JoinPath(JobsFolder(), job_id);
+}
+
+std::string DataLayout::JobFile(absl::string_view job_id) const {
+  return JoinPath(JobFolder(job_id), "job.textproto");
 }
 
 std::string DataLayout::AttemptsFolder(absl::string_view job_id) const {
@@ -80,5 +89,15 @@ std::string JobIdOfCheckpoint(absl::string_view name) {
 }
 
 std::string CheckpointId(int64_t step) { return absl::StrFormat("step-%09d", step); }
+
+std::optional<int64_t> StepOfCheckpointId(absl::string_view id) {
+  int64_t step = 0;
+  absl::string_view digits = id;
+  if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &step) || step < 0 ||
+      CheckpointId(step) != id) {
+    return std::nullopt;
+  }
+  return step;
+}
 
 }  // namespace lorsa::server

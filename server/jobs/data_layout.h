@@ -5,9 +5,13 @@
 //   catalog.sqlite              see catalog/catalog.h
 //   catalog.sqlite.version-N    copy left when a catalog of version N was upgraded
 //   spare-room                  room to be given up on a full disk (server/spare_room.h)
+//   generation                  counts starts of servers (see jobs/data_adoption.h)
+//   lost+found/TIME/            what the catalog did not know and could not adopt, with its path as
+//                               it was (see jobs/lost_and_found.h); for people to look at
 //   sets/ID/                    sets that were uploaded (see services/set_uploads.h)
 //   imports/ID/                 checkpoints in the making that are imported as job ID
 //   jobs/ID/
+//     job.textproto             Job with what its attempts need, for a catalog that lost it
 //     attempts/0001/            one folder per attempt
 //       bootstrap.textproto     WorkerBootstrap, mode 0600: it holds the attempt's token
 //       worker.log              what the worker printed
@@ -24,6 +28,7 @@
 #define LORSA_SERVER_JOBS_DATA_LAYOUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -40,11 +45,14 @@ class DataLayout {
   std::string EndpointFile() const;
   std::string CatalogFile() const;
   std::string SpareRoomFile() const;
+  std::string GenerationFile() const;
+  std::string LostAndFoundFolder() const;
   std::string SetsFolder() const;
   std::string ImportFolder(absl::string_view job_id) const;
 
   std::string JobsFolder() const;
   std::string JobFolder(absl::string_view job_id) const;
+  std::string JobFile(absl::string_view job_id) const;
   std::string AttemptsFolder(absl::string_view job_id) const;
   std::string AttemptFolder(absl::string_view job_id, int attempt) const;
   std::string BootstrapFile(absl::string_view job_id, int attempt) const;
@@ -64,6 +72,9 @@ class DataLayout {
 
 // "step-000001000": what a checkpoint's folder and resource are called.
 std::string CheckpointId(int64_t step);
+
+// The step of such a name; nothing if `id` is none.
+std::optional<int64_t> StepOfCheckpointId(absl::string_view id);
 
 // "demo" of jobs/demo/checkpoints/step-000001000, a name that the server made.
 std::string JobIdOfCheckpoint(absl::string_view name);

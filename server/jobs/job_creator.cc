@@ -1,15 +1,13 @@
 // The numbers are those of the protocol in job_creator.h.
 #include "server/jobs/job_creator.h"
 
-#include <spdlog/spdlog.h>
-
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/identifiers.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "server/jobs/checkpoint_files.h"
+#include "server/jobs/lost_and_found.h"
 
 namespace lorsa::server {
 namespace {
@@ -61,6 +59,7 @@ absl::Status JobCreator::WithCopies(absl::Span<const NewJob> jobs,
     if (absl::IsAlreadyExists(is_free)) return store();
     LORSA_RETURN_IF_ERROR(is_free);
   }
+  for (const NewJob& job : jobs) LORSA_RETURN_IF_ERROR(ClearFolder(job.id));  // 1
   absl::Status status;
   for (const NewJob& job : jobs) {
     if (status.ok() && HasCopy(job)) status = Copy(job);
@@ -68,23 +67,24 @@ absl::Status JobCreator::WithCopies(absl::Span<const NewJob> jobs,
   if (status.ok()) status = store();  // 4
   if (status.ok()) return status;
   for (const NewJob& job : jobs) {
-    // If this fails too, the next start does it.
+    // All of it was made here. If this fails too, it is set aside later.
     if (HasCopy(job)) env_.fs.RemoveAll(env_.layout.JobFolder(job.id)).IgnoreError();
   }
   return status;
 }
 
-absl::Status JobCreator::Copy(const NewJob& job) {
-  const std::string checkpoints = env_.layout.CheckpointsFolder(job.id);
-  const std::string initial = env_.layout.InitialCheckpointFolder(job.id);
-  LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(checkpoints));  // 1
-  LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(initial));
+absl::Status JobCreator::ClearFolder(const std::string& job_id) const {
+  return SetAside(env_, env_.layout.JobFolder(job_id), "a new job has its id");
+}
+
+absl::Status JobCreator::Copy(const NewJob& job) const {
   if (job.first_checkpoint.has_value()) {
     LORSA_RETURN_IF_ERROR(Link(*job.first_checkpoint,
                                env_.layout.CheckpointFolder(job.id, job.first_checkpoint->step())));
   }
   if (job.initial_checkpoint.has_value()) {
-    LORSA_RETURN_IF_ERROR(Link(*job.initial_checkpoint, initial));
+    LORSA_RETURN_IF_ERROR(
+        Link(*job.initial_checkpoint, env_.layout.InitialCheckpointFolder(job.id)));
   }
   return absl::OkStatus();
 }
@@ -98,24 +98,35 @@ absl::Status JobCreator::Link(const v1::Checkpoint& checkpoint, const std::strin
     if (absl::IsNotFound(linked)) return Gone(checkpoint);
     LORSA_RETURN_IF_ERROR(linked);
   }
-  const std::string jobs = env_.layout.JobsFolder();
-  for (std::string folder = to; folder.size() >= jobs.size(); folder = DirectoryOf(folder)) {
-    LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(folder));
-  }
-  LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(env_.layout.root()));
+  LORSA_RETURN_IF_ERROR(SyncUpFrom(to));
   return CheckManifest(env_.fs, to, checkpoint);  // 3
 }
 
-void JobCreator::RemoveRemains() {
-  const absl::StatusOr<std::vector<std::string>> ids = env_.fs.List(env_.layout.JobsFolder());
-  if (!ids.ok()) return;  // No job has had a folder yet.
-  for (const std::string& id : *ids) {
-    if (!ValidateId("job id", id).ok() || !env_.catalog.CheckJobIdIsFree(id).ok()) continue;
-    // A job that an older copy of the catalog forgot has some: that is kept.
-    if (env_.fs.Exists(env_.layout.AttemptsFolder(id)).value_or(true)) continue;
-    const absl::Status removed = env_.fs.RemoveAll(env_.layout.JobFolder(id));
-    spdlog::info("event=creation_remains_removed job={} status=\"{}\"", id, removed.ToString());
+absl::Status JobCreator::SyncUpFrom(std::string folder) const {
+  for (; folder.size() >= env_.layout.root().size(); folder = DirectoryOf(folder)) {
+    LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(folder));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Checkpoint> JobCreator::ImportCheckpoint(const NewJob& job,
+                                                            const v1::Checkpoint& checkpoint,
+                                                            const std::string& folder) {
+  LORSA_RETURN_IF_ERROR(env_.catalog.CheckJobIdIsFree(job.id));
+  LORSA_RETURN_IF_ERROR(ClearFolder(job.id));
+  const absl::Status moved =
+      MoveIntoPlace(folder, env_.layout.CheckpointFolder(job.id, checkpoint.step()));
+  absl::StatusOr<v1::Checkpoint> stored = moved;
+  if (moved.ok()) stored = env_.catalog.ImportCheckpoint(job, checkpoint, env_.now());
+  // All of it was made here.
+  if (!stored.ok()) env_.fs.RemoveAll(env_.layout.JobFolder(job.id)).IgnoreError();
+  return stored;
+}
+
+absl::Status JobCreator::MoveIntoPlace(const std::string& folder, const std::string& target) const {
+  LORSA_RETURN_IF_ERROR(env_.fs.CreateDirectories(DirectoryOf(target)));
+  LORSA_RETURN_IF_ERROR(env_.fs.Rename(folder, target));
+  return SyncUpFrom(DirectoryOf(target));
 }
 
 }  // namespace lorsa::server

@@ -2,7 +2,8 @@
 // (ForkJob) or with its weights alone (TrainingSpec.initial_checkpoint).
 //
 // Protocol of a job, or of the jobs of a sweep, with such copies:
-//   1. The new ids are free; what a creation of that id left that was cut off before 4 is removed.
+//   1. The new ids are free. What lies in their folders is nobody's, whatever left it there, and is
+//      set aside: a job inherits nothing.
 //   2. Each file of the checkpoint that the catalog lists is hard-linked into the folder of the new
 //      job: published files never change, so this is a copy, which takes no time or space and
 //      outlives the other job. The folder and its parents are fsynced.
@@ -10,8 +11,8 @@
 //      published anew meanwhile.
 //   4. The catalog stores the jobs, and the checkpoint that a fork goes on from, in one
 //   transaction.
-// A crash before 4 leaves folders without attempts that the catalog does not know, which the next
-// start of the server removes.
+// A crash before 4 leaves folders that the catalog does not know, which the next start of the
+// server, or 1, sets aside.
 #ifndef LORSA_SERVER_JOBS_JOB_CREATOR_H_
 #define LORSA_SERVER_JOBS_JOB_CREATOR_H_
 
@@ -38,13 +39,19 @@ class JobCreator {
   absl::StatusOr<JobRecord> CreateJob(const NewJob& job);
   absl::StatusOr<v1::Sweep> CreateSweep(const NewSweep& sweep);
 
-  // Removes what was left by creations that were cut off. Errors are logged: nothing depends on it.
-  void RemoveRemains();
+  // Stores an imported job whose one checkpoint is `folder`, which is moved into place. Errors as
+  // of the catalog's method of the same name.
+  absl::StatusOr<v1::Checkpoint> ImportCheckpoint(const NewJob& job,
+                                                  const v1::Checkpoint& checkpoint,
+                                                  const std::string& folder);
 
  private:
   // `store` after the jobs have their copies; if it fails they are removed.
   absl::Status WithCopies(absl::Span<const NewJob> jobs, absl::FunctionRef<absl::Status()> store);
-  absl::Status Copy(const NewJob& job);                                              // 1 to 3
+  absl::Status Copy(const NewJob& job) const;                 // 2, 3
+  absl::Status ClearFolder(const std::string& job_id) const;  // 1
+  absl::Status MoveIntoPlace(const std::string& folder, const std::string& target) const;
+  absl::Status SyncUpFrom(std::string folder) const;                                 // 2
   absl::Status Link(const v1::Checkpoint& checkpoint, const std::string& to) const;  // 2, 3
 
   const JobEnvironment env_;

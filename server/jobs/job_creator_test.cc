@@ -138,16 +138,16 @@ TEST_F(JobCreatorTest, FailingLinkLeavesNothing) {
   EXPECT_FALSE(HasFolder("fork"));
 }
 
-// A crash before the catalog had stored the job left its folder for ever.
-TEST_F(JobCreatorTest, RemainsOfAForkThatWasCutOffAreRemovedAndNothingElse) {
-  ASSERT_TRUE(manager_->CreateJob(Forked("fork")).ok());
-  ASSERT_TRUE(fs_.CreateDirectories(Layout().CheckpointFolder("cut-off", 10)).ok());
-  ASSERT_TRUE(fs_.CreateDirectories(Layout().AttemptFolder("of-another-catalog", 1)).ok());
-  JobCreator(Environment()).RemoveRemains();
-  EXPECT_FALSE(HasFolder("cut-off"));
-  EXPECT_TRUE(HasFolder("of-another-catalog"));
-  EXPECT_TRUE(HasFolder("source"));
+// A job made anew under an id that a restored catalog had forgotten inherited its rollbacks.
+TEST_F(JobCreatorTest, WhatLiesInTheFolderOfANewJobIsSetAside) {
+  for (const NewJob& job : {Forked("fork"), Started("start"), NewJob{.id = "plain"}}) {
+    ASSERT_TRUE(fs_.CreateDirectories(Layout().CheckpointFolder(job.id, 10)).ok());
+    ASSERT_TRUE(WriteFileAtomically(fs_, Layout().RollbacksFile(job.id), "another job's").ok());
+    ASSERT_TRUE(manager_->CreateJob(job).ok());
+    EXPECT_FALSE(fs_.Exists(Layout().RollbacksFile(job.id)).value()) << job.id;
+  }
   EXPECT_EQ(Weights("fork"), "weights");
+  EXPECT_THAT(fs_.List(Layout().LostAndFoundFolder()).value(), SizeIs(1));
 }
 
 TEST_F(JobCreatorTest, AJobThatStartsFromWeightsTellsItsWorkerWhereItsCopyIs) {
@@ -227,7 +227,7 @@ TEST_F(JobCreatorTest, KilledBetweenLinkAndCommitItCanBeTriedAgain) {
   EXPECT_EXIT(JobCreator(env).CreateJob(job).IgnoreError(), testing::KilledBySignal(SIGKILL), "");
   EXPECT_EQ(InitialWeights("next"), "weights");
   EXPECT_TRUE(absl::IsNotFound(manager_->GetJob("next").status()));
-  JobCreator(Environment()).RemoveRemains();
+  manager_->AdoptData([] {});
   EXPECT_FALSE(HasFolder("next"));
   EXPECT_EXIT(JobCreator(env).CreateJob(job).IgnoreError(), testing::KilledBySignal(SIGKILL), "");
   EXPECT_TRUE(manager_->CreateJob(job).ok());

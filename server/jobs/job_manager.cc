@@ -4,6 +4,7 @@
 
 #include "base/status_macros.h"
 #include "server/jobs/attempt_endings.h"
+#include "server/jobs/data_adoption.h"
 #include "server/jobs/job_changes.h"
 #include "server/jobs/job_creator.h"
 #include "server/jobs/job_remover.h"
@@ -47,12 +48,12 @@ JobManager::JobManager(const JobOptions& options, const JobEnvironment& environm
 
 JobManager::~JobManager() { Stop(); }
 
-void JobManager::Start() {
-  {
-    absl::MutexLock lock(&creation_mu_);
-    creator_->RemoveRemains();
-  }
+void JobManager::AdoptData(absl::FunctionRef<void()> adopt_sets) {
+  DataAdoption(env_, options_, adopt_sets).Run();
   TidyUpAfterEarlierServer();
+}
+
+void JobManager::Start() {
   polling_.Start();
   tidying_.Start();
 }
@@ -104,6 +105,13 @@ absl::StatusOr<v1::Job> JobManager::CreateJob(const NewJob& job) {
   LORSA_ASSIGN_OR_RETURN(const JobRecord record, WithSetReason(creator_->CreateJob(job)));
   Poke();
   return WithLiveFields(record);
+}
+
+absl::StatusOr<v1::Checkpoint> JobManager::ImportCheckpoint(const NewJob& job,
+                                                            const v1::Checkpoint& checkpoint,
+                                                            const std::string& folder) {
+  absl::MutexLock lock(&creation_mu_);
+  return creator_->ImportCheckpoint(job, checkpoint, folder);
 }
 
 absl::StatusOr<std::optional<v1::Job>> JobManager::FindRepeatedJob(

@@ -2,8 +2,8 @@
 //
 // Truth is in the catalog; this folder remembers only what is worthless after a restart (the
 // connections, the newest progress, deadlines). Life of an attempt:
-//   1. What earlier attempts left staged is removed; its folder and bootstrap file (with a fresh
-//      token) are written.
+//   1. What earlier attempts left staged is removed; the job's file (job_file.h), the attempt's
+//      folder and its bootstrap file (with a fresh token) are written.
 //   2. QUEUED | RECOVERING → STARTING commits, with the attempt's number and its token's sha256.
 //   3. The worker is spawned, and
 //   4. its identity is stored.
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -48,9 +49,13 @@ class JobManager {
   // Stops as Stop() does.
   ~JobManager();
 
-  // Starts the threads that poll and tidy, after removing what a creation left that was cut off.
-  // Jobs that were running when the last server ended are picked up: a live worker has
-  // silence_timeout to come back, a dead one's outcome file is read.
+  // Brings the catalog and the data folder together (data_adoption.h) and tidies up after the
+  // server before this one. Comes first: nothing of any job is on its way, and nobody is served
+  // yet. Errors are logged; the next start tries again. `adopt_sets` is called before jobs are
+  // looked at if the catalog is older than the data.
+  void AdoptData(absl::FunctionRef<void()> adopt_sets);
+  // Starts the threads that poll and tidy. Jobs that were running when the last server ended are
+  // picked up: a live worker has silence_timeout to come back, a dead one's outcome file is read.
   void Start();
   // Stops both and closes the workers' connections with UNAVAILABLE; workers go on and connect
   // to the next server. Idempotent.
@@ -77,6 +82,10 @@ class JobManager {
   // As Catalog::FindRepeatedJob.
   absl::StatusOr<std::optional<v1::Job>> FindRepeatedJob(absl::string_view id,
                                                          const RequestIdentity& request) const;
+  // As JobCreator::ImportCheckpoint.
+  absl::StatusOr<v1::Checkpoint> ImportCheckpoint(const NewJob& job,
+                                                  const v1::Checkpoint& checkpoint,
+                                                  const std::string& folder);
   absl::StatusOr<v1::Job> GetJob(absl::string_view id) const;
   absl::StatusOr<std::vector<v1::Job>> ListJobs(const JobFilter& filter) const;
   // RUNNING → PAUSING; FAILED_PRECONDITION in another state.

@@ -5,18 +5,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "job_spec/textproto.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
 #include "server/jobs/job_requests.h"
 #include "server/jobs/job_state.h"
 #include "server/jobs/log_reader.h"
+#include "server/jobs/outcome_file.h"
 
 namespace lorsa::server {
 namespace {
 
-constexpr size_t kMaxOutcomeBytes = 64 << 10;
 constexpr int kOverdueAtOnce = 100;
 constexpr int kWrapperUnreachable = 255;  // ssh(1): an error of its own
 constexpr absl::Duration kLaunchRetry = absl::Seconds(5);
@@ -25,13 +24,6 @@ constexpr absl::Duration kLaunchRetry = absl::Seconds(5);
 bool IsNotStarted(const JobRecord& job, const ProcessStatus& process) {
   return job.job.state() == v1::JOB_STATE_STARTING &&
          (process.exit_status == 126 || process.exit_status == 127);
-}
-
-absl::StatusOr<v1::WorkerOutcome> ReadOutcome(FileSystem& fs, const std::string& path) {
-  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadFile(fs, path, kMaxOutcomeBytes));
-  v1::WorkerOutcome outcome;
-  LORSA_RETURN_IF_ERROR(ParseTextproto(path, text, outcome));
-  return outcome;
 }
 
 // What the worker of a job in this state must be told.

@@ -223,6 +223,24 @@ absl::StatusOr<v1::RegisterActivationSetResponse> ActivationService::Register(
   return response;
 }
 
+void ActivationService::AdoptUploads() {
+  const absl::StatusOr<std::vector<std::string>> ids = env_.uploads.Sealed();
+  if (!ids.ok()) {
+    spdlog::warn("event=sets_not_adopted error=\"{}\"", ids.status().ToString());
+    return;
+  }
+  for (const std::string& id : *ids) {
+    if (!absl::IsNotFound(env_.catalog.GetActivationSet(id).status())) continue;
+    v1::RegisterActivationSetRequest request;
+    request.set_activation_set_id(id);
+    const absl::StatusOr<Place> place = PlaceOf(request);
+    const absl::Status adopted =
+        place.ok() ? Register(id, *place, [](int64_t, int64_t) { return true; }).status()
+                   : place.status();
+    spdlog::warn("event=set_adopted set={} status=\"{}\"", id, adopted.ToString());
+  }
+}
+
 ActivationService::Source<v1::VerifyActivationSetResponse> ActivationService::OpenVerification(
     const v1::VerifyActivationSetRequest& request, Waker waker) {
   LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, Find(request.name()));

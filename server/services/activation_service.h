@@ -52,6 +52,11 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
   // What to tell the operator while clients have all streams of sequences; else empty.
   std::string StreamShortage() const { return sequence_streams_.Shortage(); }
 
+  // Registers sets that were uploaded and sealed and that the catalog does not know, being older
+  // than they are (server/jobs/data_adoption.h). What does not verify stays an upload; that is
+  // logged. Reads all of them; before the server serves.
+  void AdoptUploads();
+
   grpc::ServerWriteReactor<v1::RegisterActivationSetResponse>* RegisterActivationSet(
       grpc::CallbackServerContext* context,
       const v1::RegisterActivationSetRequest* request) override;

@@ -3,99 +3,27 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "base/json_fields.h"
 #include "base/safetensors.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
+#include "server/jobs/checkpoint_contents.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/rpc/errors.h"
-#include "trainer/train/checkpoint_config.h"
-#include "trainer/worker/weights_from_config.h"
 
 namespace lorsa::server {
 namespace {
 
-constexpr uint64_t kMaxJsonBytes = 1 << 20;
-constexpr int kMaxJsonDepth = 16;
 constexpr int64_t kPieceBytes = 1 << 20;
-constexpr int64_t kMaxStep = 999'999'999;  // nine digits (docs/checkpoint_format.md)
 constexpr int64_t kMaxCount = int64_t{1} << 50;
 constexpr char kWeightsFile[] = "lorsa.safetensors";
-constexpr char kConfigFile[] = "config.json";
-constexpr char kStateFile[] = "state.json";
-
-// What the server needs to know of config.json and state.json.
-struct Contents {
-  trainer::CheckpointConfig config;
-  int64_t step = 0, sequences = 0;
-  std::optional<double> fvu;
-};
 
 absl::Status Invalid(const std::string& path, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
-}
-
-absl::Status CheckJsonSize(FileSystem& fs, const std::string& path) {
-  LORSA_ASSIGN_OR_RETURN(const auto file, fs.OpenForRead(path));
-  return file->size() > kMaxJsonBytes ? Invalid(path, "is longer than 1 MiB") : absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ReadJsonText(FileSystem& fs, const std::string& path) {
-  LORSA_RETURN_IF_ERROR(CheckJsonSize(fs, path));
-  return ReadFile(fs, path, kMaxJsonBytes);
-}
-
-// A member of an object of which only some matter here.
-int64_t Count(const nlohmann::json& json, const char* key, int64_t min, int64_t max,
-              absl::Status& status) {
-  const auto found = json.find(key);
-  if (found != json.end() && found->is_number_integer()) {
-    const auto value = found->get<int64_t>();
-    if (value >= min && value <= max) return value;
-  }
-  status.Update(absl::InvalidArgumentError(
-      absl::StrCat("\"", key, "\" must be an integer of ", min, " to ", max)));
-  return min;
-}
-
-absl::Status ReadConfiguration(FileSystem& fs, const std::string& path, Contents& contents) {
-  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadJsonText(fs, path));
-  absl::StatusOr<trainer::CheckpointConfig> config = trainer::ParseCheckpointConfig(text);
-  if (!config.ok()) return Invalid(path, config.status().message());
-  contents.config = *std::move(config);
-  return absl::OkStatus();
-}
-
-absl::Status CheckStateFormat(const nlohmann::json& json) {
-  const auto format = json.find("format"), version = json.find("format_version");
-  if (format != json.end() && *format == "lorsa-training-state" && version != json.end() &&
-      *version == 1) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("is not of the format lorsa-training-state, version 1");
-}
-
-// A checkpoint of another program need not have a state to go on from.
-absl::Status ReadState(FileSystem& fs, const std::string& path, Contents& contents) {
-  LORSA_ASSIGN_OR_RETURN(const bool exists, fs.Exists(path));
-  if (!exists) return absl::OkStatus();
-  LORSA_ASSIGN_OR_RETURN(const std::string text, ReadJsonText(fs, path));
-  const absl::StatusOr<nlohmann::json> json = ParseJsonObject(text, kMaxJsonDepth);
-  if (!json.ok()) return Invalid(path, json.status().message());
-  absl::Status status = CheckStateFormat(*json);
-  contents.step = Count(*json, "step", 0, kMaxStep, status);
-  contents.sequences = Count(*json, "sequences_consumed", 0, kMaxCount / (1 << 20), status);
-  if (const auto fvu = json->find("fvu"); fvu != json->end() && fvu->is_number()) {
-    contents.fvu = fvu->get<double>();
-  }
-  return status.ok() ? status : Invalid(path, status.message());
 }
 
 std::map<std::string, std::vector<int64_t>> ShapesOf(const trainer::LorsaConfig& c) {
@@ -111,7 +39,8 @@ std::map<std::string, std::vector<int64_t>> ShapesOf(const trainer::LorsaConfig&
   return shapes;
 }
 
-absl::Status CheckWeights(FileSystem& fs, const std::string& path, const Contents& contents) {
+absl::Status CheckWeights(FileSystem& fs, const std::string& path,
+                          const CheckpointContents& contents) {
   LORSA_ASSIGN_OR_RETURN(const SafetensorsReader weights, SafetensorsReader::Open(fs, path));
   const auto shapes = ShapesOf(contents.config.lorsa);
   for (const auto& [name, shape] : shapes) {
@@ -140,20 +69,23 @@ class Import {
     LORSA_RETURN_IF_ERROR(RefuseTakenId());
     LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(copy_));  // 1
     absl::StatusOr<v1::Checkpoint> checkpoint = CopyAndCheck();
-    if (!checkpoint.ok()) {
-      env_.fs.RemoveAll(copy_).IgnoreError();  // The first error is the one to report.
-      return checkpoint;
+    if (checkpoint.ok()) {
+      checkpoint = env_.jobs.ImportCheckpoint(JobOfCheckpoint(job_id_, contents_), *checkpoint,
+                                              copy_);  // 5, 6
     }
-    LORSA_RETURN_IF_ERROR(RefuseTakenId());
-    LORSA_RETURN_IF_ERROR(MoveIntoPlace(checkpoint->step()));                // 5
-    return env_.catalog.ImportCheckpoint(JobOf(), *checkpoint, env_.now());  // 6
+    if (checkpoint.ok()) return checkpoint;
+    env_.fs.RemoveAll(copy_).IgnoreError();  // The first error is the one to report.
+    return WithJobExists(checkpoint.status());
   }
 
  private:
   absl::Status RefuseTakenId() const {
-    const absl::Status is_free = env_.catalog.CheckJobIdIsFree(job_id_);
-    if (!absl::IsAlreadyExists(is_free)) return is_free;
-    return WithReason(is_free, "JOB_EXISTS", {{"job", job_id_}});
+    return WithJobExists(env_.catalog.CheckJobIdIsFree(job_id_));
+  }
+
+  absl::Status WithJobExists(const absl::Status& status) const {
+    if (!absl::IsAlreadyExists(status)) return status;
+    return WithReason(status, "JOB_EXISTS", {{"job", job_id_}});
   }
 
   absl::StatusOr<v1::Checkpoint> CopyAndCheck() {
@@ -173,12 +105,11 @@ class Import {
                            VerifyCheckpointFiles(env_.fs, copy_, manifest_sha256));  // 3
     const Inspection copy = env_.inspector.InspectCheckpoint(copy_);                 // 4
     LORSA_RETURN_IF_ERROR(copy.status);
-    LORSA_RETURN_IF_ERROR(ReadConfiguration(*copy.files, JoinPath(copy_, kConfigFile), contents_));
-    LORSA_RETURN_IF_ERROR(ReadState(*copy.files, JoinPath(copy_, kStateFile), contents_));
+    LORSA_ASSIGN_OR_RETURN(contents_, ReadCheckpointContents(*copy.files, copy_));
     LORSA_RETURN_IF_ERROR(CheckWeights(*copy.files, JoinPath(copy_, kWeightsFile), contents_));
     v1::Checkpoint checkpoint;
     checkpoint.set_step(contents_.step);
-    checkpoint.set_tokens(contents_.sequences * contents_.config.context);
+    checkpoint.set_tokens(contents_.tokens());
     if (contents_.fvu.has_value()) checkpoint.set_fvu(*contents_.fvu);
     checkpoint.mutable_files()->Assign(files.begin(), files.end());
     return checkpoint;
@@ -223,31 +154,12 @@ class Import {
     return to->Close();
   }
 
-  absl::Status MoveIntoPlace(int64_t step) {
-    const std::string target = env_.layout.CheckpointFolder(job_id_, step);
-    LORSA_RETURN_IF_ERROR(env_.fs.CreateDirectories(DirectoryOf(target)));
-    LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(target));
-    LORSA_RETURN_IF_ERROR(env_.fs.Rename(copy_, target));
-    for (std::string folder = DirectoryOf(target); folder.size() >= env_.layout.root().size();
-         folder = DirectoryOf(folder)) {
-      LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(folder));
-    }
-    return absl::OkStatus();
-  }
-
-  // What is known of the run: what its weights are of.
-  NewJob JobOf() const {
-    NewJob job{.id = job_id_, .spec = worker::WeightsFromConfig(contents_.config).lorsa};
-    job.resolved_spec = job.spec;
-    return job;
-  }
-
   const ImportEnvironment& env_;
   const std::string& job_id_;
   const std::string& source_;
   const std::string copy_;
   const std::function<bool(int64_t, int64_t)>& progress_;
-  Contents contents_;
+  CheckpointContents contents_;
   int64_t bytes_total_ = 0, bytes_done_ = 0;
 };
 

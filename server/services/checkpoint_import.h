@@ -11,9 +11,12 @@
 //   read
 //      from here on. The weights are held against their configuration: names, types and shapes,
 //      from the header of the file alone.
-//   5. The copy is renamed to jobs/ID/checkpoints/step-…, and the parent folders are fsynced.
+//   5. While no other job is created: the id is free; what lies in jobs/ID, which is nobody's, is
+//      set aside; the copy is renamed to jobs/ID/checkpoints/step-…, and the parent folders are
+//      fsynced (JobCreator::ImportCheckpoint).
 //   6. The catalog stores job and checkpoint in one transaction.
-// A crash before 6 leaves folders that no job knows; the next import of that id replaces them.
+// A crash before 6 leaves folders that no job knows; the next start, or job of that id, sets them
+// aside.
 #ifndef LORSA_SERVER_SERVICES_CHECKPOINT_IMPORT_H_
 #define LORSA_SERVER_SERVICES_CHECKPOINT_IMPORT_H_
 
@@ -21,21 +24,21 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "base/file_system.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/inspection/inspector.h"
 #include "server/jobs/data_layout.h"
+#include "server/jobs/job_manager.h"
 
 namespace lorsa::server {
 
 struct ImportEnvironment {
   Catalog& catalog;
   FileSystem& fs;
+  JobManager& jobs;
   const Inspector& inspector;
   DataLayout layout;
-  std::function<absl::Time()> now;
   int64_t disk_reserve_bytes = 0;
 };
 

@@ -5,18 +5,24 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "base/failing_file_system.h"
 #include "base/safetensors.h"
 #include "base/scratch_folder.h"
 #include "base/sha256.h"
 #include "server/jobs/checkpoint_files.h"
+#include "server/jobs/jobs_test_fixture.h"
 
 namespace lorsa::server {
 namespace {
@@ -91,13 +97,19 @@ class CheckpointImportTest : public testing::Test {
     Write("manifest.json", json({{"files", files}}).dump());
   }
 
+  JobEnvironment Jobs(FileSystem& fs) {
+    return {.catalog = *catalog_,
+            .fs = fs,
+            .launcher = launcher_,
+            .watchers = hub_,
+            .layout = layout_,
+            .now = absl::Now};
+  }
   absl::StatusOr<v1::Checkpoint> Import(FileSystem& fs) {
-    return ImportCheckpoint({.catalog = *catalog_,
-                             .fs = fs,
-                             .inspector = inspector_,
-                             .layout = layout_,
-                             .now = absl::Now},
-                            "imported", Source(), [](int64_t, int64_t) { return true; });
+    JobManager jobs({}, Jobs(fs));
+    return ImportCheckpoint(
+        {.catalog = *catalog_, .fs = fs, .jobs = jobs, .inspector = inspector_, .layout = layout_},
+        "imported", Source(), [](int64_t, int64_t) { return true; });
   }
   absl::StatusOr<v1::Checkpoint> Import() { return Import(fs_); }
 
@@ -115,6 +127,8 @@ class CheckpointImportTest : public testing::Test {
   PosixFileSystem fs_;
   const Inspector inspector_{fs_, LORSA_INSPECT_PROGRAM};
   const DataLayout layout_{folder_.Path("data")};
+  FakeLauncher launcher_;
+  JobWatchHub hub_;
   std::unique_ptr<Catalog> catalog_;
   json config_, state_;
   std::map<std::string, std::vector<int64_t>> shapes_;
@@ -251,16 +265,76 @@ TEST_F(CheckpointImportTest, HostileManifestsAndFilesAreRefused) {
 
 TEST_F(CheckpointImportTest, WhatDoesNotFitBesideTheReserveIsRefused) {
   WriteSource();
+  JobManager jobs({}, Jobs(fs_));
   const absl::Status status =
       ImportCheckpoint({.catalog = *catalog_,
                         .fs = fs_,
+                        .jobs = jobs,
                         .inspector = inspector_,
                         .layout = layout_,
-                        .now = absl::Now,
                         .disk_reserve_bytes = int64_t{1} << 60},
                        "imported", Source(), [](int64_t, int64_t) { return true; })
           .status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+}
+
+TEST_F(CheckpointImportTest, AJobOfTheSameIdThatIsMadeMeanwhileStands) {
+  WriteSource();
+  JobManager jobs({}, Jobs(fs_));
+  bool made = false;
+  const auto make_the_job = [&](int64_t, int64_t) {
+    if (!std::exchange(made, true)) EXPECT_TRUE(jobs.CreateJob({.id = "imported"}).ok());
+    return true;
+  };
+  const absl::Status status = ImportCheckpoint({.catalog = *catalog_,
+                                                .fs = fs_,
+                                                .jobs = jobs,
+                                                .inspector = inspector_,
+                                                .layout = layout_},
+                                               "imported", Source(), make_the_job)
+                                  .status();
+  EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
+  EXPECT_FALSE(std::filesystem::exists(layout_.JobFolder("imported")));
+  EXPECT_FALSE(std::filesystem::exists(layout_.ImportFolder("imported")));
+}
+
+// A job of the same id that was made between the move and the commit took the folder away.
+TEST_F(CheckpointImportTest, NoJobIsMadeBetweenTheMoveAndTheCommit) {
+  WriteSource();
+  JobEnvironment env = Jobs(fs_);
+  std::function<void()> before_commit = [] {};
+  std::atomic<bool> moved = false;
+  env.now = [&] {  // Asked for as the time of the commit.
+    const std::string folder = layout_.CheckpointFolder("imported", 70);
+    if (fs_.Exists(folder).value() && !moved.exchange(true)) before_commit();
+    return absl::Now();
+  };
+  JobManager jobs({}, env);
+  absl::Notification tried;
+  std::thread other;
+  before_commit = [&] {
+    other = std::thread([&] {
+      jobs.CreateJob({.id = "imported"}).IgnoreError();
+      tried.Notify();
+    });
+    tried.WaitForNotificationWithTimeout(absl::Milliseconds(200));
+  };
+  const auto imported = ImportCheckpoint(
+      {.catalog = *catalog_, .fs = fs_, .jobs = jobs, .inspector = inspector_, .layout = layout_},
+      "imported", Source(), [](int64_t, int64_t) { return true; });
+  other.join();
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const std::string folder = layout_.CheckpointFolder("imported", 70);
+  EXPECT_TRUE(VerifyCheckpointFiles(fs_, folder, ManifestSha256(*imported)).ok());
+}
+
+TEST_F(CheckpointImportTest, WhatLiesInTheFolderOfItsIdIsSetAside) {
+  WriteSource();
+  ASSERT_TRUE(fs_.CreateDirectories(layout_.CheckpointFolder("imported", 70)).ok());
+  ASSERT_TRUE(WriteFileAtomically(fs_, layout_.RollbacksFile("imported"), "another job's").ok());
+  ASSERT_TRUE(Import().ok());
+  EXPECT_FALSE(std::filesystem::exists(layout_.RollbacksFile("imported")));
+  EXPECT_EQ(fs_.List(layout_.LostAndFoundFolder())->size(), 1u);
 }
 
 TEST_F(CheckpointImportTest, AFailureOfTheDiskMakesNoJobAndTheNextTryGoesWell) {

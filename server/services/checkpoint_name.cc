@@ -1,11 +1,10 @@
 #include "server/services/checkpoint_name.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "server/jobs/data_layout.h"
@@ -48,15 +47,9 @@ absl::StatusOr<CheckpointStep> ParseCheckpointStep(const std::string& name,
 }
 
 absl::StatusOr<int64_t> StepOf(absl::string_view checkpoint_id, absl::string_view field) {
-  absl::string_view digits = checkpoint_id;
-  int64_t step = 0;
-  if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &step) || step < 0 ||
-      CheckpointId(step) != checkpoint_id) {
-    return InvalidField(field,
-                        absl::StrCat("'", checkpoint_id, "' is not a checkpoint's id such as ",
-                                     CheckpointId(1000)));
-  }
-  return step;
+  if (const std::optional<int64_t> step = StepOfCheckpointId(checkpoint_id)) return *step;
+  return InvalidField(field, absl::StrCat("'", checkpoint_id, "' is not a checkpoint's id such as ",
+                                          CheckpointId(1000)));
 }
 
 absl::StatusOr<v1::Checkpoint> FindCheckpoint(const Catalog& catalog, const CheckpointName& name,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
+#include "server/jobs/worker_sessions.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/unary_call.h"
 #include "server/services/checkpoint_import.h"
@@ -106,9 +107,9 @@ CheckpointService::OpenImport(const v1::ImportCheckpointRequest& request, Waker 
             *response.mutable_checkpoint(),
             server::ImportCheckpoint({.catalog = env_.catalog,
                                       .fs = env_.fs,
+                                      .jobs = env_.jobs,
                                       .inspector = env_.inspector,
                                       .layout = env_.layout,
-                                      .now = env_.now,
                                       .disk_reserve_bytes = env_.disk_reserve_bytes},
                                      job_id, folder, progress));
         return response;
@@ -136,7 +137,7 @@ absl::Status CheckpointService::List(const v1::ListCheckpointsRequest& request,
 absl::Status CheckpointService::Delete(const v1::DeleteCheckpointRequest& request) {
   LORSA_ASSIGN_OR_RETURN(const CheckpointStep at, ParseCheckpointStep(request.name(), "name"));
   LORSA_ASSIGN_OR_RETURN(const auto checkpoint, env_.catalog.GetCheckpoint(at.job_id, at.step));
-  const absl::Status deleted = env_.publisher.Delete(at.job_id, at.step);
+  const absl::Status deleted = env_.jobs.sessions().publisher().Delete(at.job_id, at.step);
   if (!absl::IsFailedPrecondition(deleted)) return deleted;
   return WithReason(deleted, checkpoint.pinned() ? "CHECKPOINT_PINNED" : "CHECKPOINT_NEEDED",
                     {{"checkpoint", checkpoint.name()}});

@@ -13,8 +13,8 @@
 #include "lorsa/v1/checkpoint_service.grpc.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/inspection/inspector.h"
-#include "server/jobs/checkpoint_publisher.h"
 #include "server/jobs/data_layout.h"
+#include "server/jobs/job_manager.h"
 #include "server/rpc/call_lanes.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/server_stream.h"
@@ -27,7 +27,7 @@ struct CheckpointServiceEnvironment {
   Catalog& catalog;
   FileSystem& fs;
   DataLayout layout;
-  CheckpointPublisher& publisher;
+  JobManager& jobs;
   const Inspector& inspector;
   ActivationRoots roots;
   std::function<absl::Time()> now;  // thread-safe

@@ -8,6 +8,7 @@
 
 #include "base/crc32c.h"
 #include "base/sha256.h"
+#include "server/jobs/worker_sessions.h"
 #include "server/services/services_test_fixture.h"
 
 namespace lorsa::server {
@@ -31,7 +32,7 @@ class CheckpointServiceTest : public ServicesTest {
                                      .catalog = *catalog_,
                                      .fs = fs_,
                                      .layout = *layout_,
-                                     .publisher = publisher_,
+                                     .jobs = jobs_,
                                      .inspector = inspector_,
                                      .roots = ActivationRoots::Create({folder_}).value(),
                                      .now = absl::Now});
@@ -132,7 +133,7 @@ class CheckpointServiceTest : public ServicesTest {
     return layout_->CheckpointFolder("demo", 100) + "/lorsa.safetensors";
   }
 
-  CheckpointPublisher publisher_{Jobs()};
+  JobManager jobs_{{}, Jobs()};
   std::string weights_;
   std::unique_ptr<CheckpointService> service_;
   std::unique_ptr<v1::CheckpointService::Stub> stub_;
@@ -265,7 +266,7 @@ TEST_F(CheckpointServiceTest, ADamagedOneIsMarkedAndNeitherBestNorLatest) {
   }
   ASSERT_TRUE(Get("jobs/demo/checkpoints/step-000000200", checkpoint).ok());
   EXPECT_EQ(checkpoint.damage(), "a byte is wrong");
-  EXPECT_THAT(publisher_.PublishedFolders("demo").value(),
+  EXPECT_THAT(jobs_.sessions().publisher().PublishedFolders("demo").value(),
               testing::ElementsAre(layout_->CheckpointFolder("demo", 100)));
   const v1::Job job = catalog_->GetJob("demo")->job;
   EXPECT_EQ(job.latest_checkpoint(), "jobs/demo/checkpoints/step-000000100");

@@ -59,7 +59,7 @@ class EveryMethodTest : public ServicesTest {
                       .catalog = *catalog_,
                       .fs = fs_,
                       .layout = *layout_,
-                      .publisher = jobs_.sessions().publisher(),
+                      .jobs = jobs_,
                       .inspector = inspector_,
                       .roots = ActivationRoots::Create({folder_}).value(),
                       .now = absl::Now}),

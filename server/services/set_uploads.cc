@@ -92,6 +92,18 @@ absl::Status SetUploads::CheckComplete(const std::string& id) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> SetUploads::Sealed() const {
+  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> ids, fs_.List(sets_folder_));
+  std::vector<std::string> sealed;
+  for (const std::string& id : ids) {
+    if (!ValidateId("activation set id", id).ok()) continue;
+    LORSA_ASSIGN_OR_RETURN(const bool has_manifest,
+                           fs_.Exists(JoinPath(Folder(id), store::kManifestFile)));
+    if (has_manifest) sealed.push_back(id);
+  }
+  return sealed;
+}
+
 absl::Status SetUploads::Remove(const std::string& id) { return fs_.RemoveAll(Folder(id)); }
 
 }  // namespace lorsa::server

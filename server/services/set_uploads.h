@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,6 +39,9 @@ class SetUploads {
   // FAILED_PRECONDITION naming a file of which a part is missing yet; NOT_FOUND if nothing was
   // sent.
   absl::Status CheckComplete(const std::string& id) const;
+
+  // Ids of the sets that have a manifest, as registration writes one.
+  absl::StatusOr<std::vector<std::string>> Sealed() const;
 
   // Removes the files of a set. OK if there are none.
   absl::Status Remove(const std::string& id);

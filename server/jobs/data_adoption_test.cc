@@ -1,0 +1,319 @@
+// Catalogs that are older than the data beside them.
+#include "server/jobs/data_adoption.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "server/catalog/catalog_backup.h"
+#include "server/jobs/checkpoint_files.h"
+#include "server/jobs/jobs_test_fixture.h"
+#include "trainer/train/checkpoint_config.h"
+
+namespace lorsa::server {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class DataAdoptionTest : public JobsTest {
+ protected:
+  DataAdoptionTest() {
+    // As a worker that runs has one.
+    launcher_.on_launch = [this] {
+      ASSERT_TRUE(WriteFileAtomically(fs_, launcher_.launched.back().log_file, "began\n").ok());
+    };
+    manager_->AdoptData([] {});
+  }
+
+  std::string Backup() const { return folder_ + "/backup.sqlite"; }
+  void BackUp() { ASSERT_TRUE(BackUpCatalog(fs_, Layout().CatalogFile(), Backup()).ok()); }
+  void StartAgain() {
+    Restart();
+    manager_->AdoptData([] {});
+  }
+  // As `lorsad restore` does, with the server stopped; then the server starts.
+  void RestoreInPlace() {
+    manager_.reset();
+    catalog_.reset();
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      ASSERT_TRUE(fs_.RemoveAll(Layout().CatalogFile() + suffix).ok());
+    }
+    ASSERT_TRUE(RestoreCatalog(fs_, Backup(), Layout().CatalogFile()).ok());
+    StartAgain();
+  }
+
+  void PublishSteps(FakeWorker& worker, int64_t first, int64_t last) {
+    for (int64_t step = first; step <= last; step += 8) {
+      ASSERT_EQ(Publish(worker, Stage(worker, step, absl::StrCat("w", step))).error(), "");
+    }
+  }
+  // The worker leaves as it does when it can reach the server.
+  void Leave(FakeWorker& worker, v1::WorkerOutcome::Kind kind) {
+    LeaveOutcomeFile(worker, kind);
+    ASSERT_TRUE(SayOutcome(worker, kind).ok());
+    launcher_.EndLast("exited with status 0");
+  }
+  // Steps that are listed, each of which is whole.
+  std::vector<int64_t> Steps(const std::string& id) {
+    std::vector<int64_t> steps;
+    const std::vector<v1::Checkpoint> listed = catalog_->ListCheckpoints(id).value();
+    for (const v1::Checkpoint& checkpoint : listed) {
+      const std::string folder = Layout().CheckpointFolder(id, checkpoint.step());
+      EXPECT_TRUE(VerifyCheckpointFiles(fs_, folder, ManifestSha256(checkpoint)).ok()) << folder;
+      steps.push_back(checkpoint.step());
+    }
+    return steps;
+  }
+  // Paths below lost+found/TIME/.
+  std::vector<std::string> SetAsidePaths() {
+    std::vector<std::string> paths;
+    std::error_code error;
+    const std::string root = Layout().LostAndFoundFolder();
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root, error)) {
+      const std::string path = std::filesystem::relative(entry.path(), root).string();
+      paths.push_back(path.substr(path.find('/') + 1));
+    }
+    return paths;
+  }
+};
+
+// The job was listed SUCCEEDED with two checkpoints whose files were gone, and all others deleted.
+TEST_F(DataAdoptionTest, NothingPublishedIsLostByARestoreInPlace) {
+  FakeWorker worker = Run("j");  // keep_checkpoints: 2
+  PublishSteps(worker, 0, 8);
+  BackUp();
+  PublishSteps(worker, 16, 80);
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  const std::vector<int64_t> before = Steps("j");
+  RestoreInPlace();
+  EXPECT_EQ(Steps("j"), before);
+  EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(EventReasons("j"), Contains("ADOPTED"));
+  // And it is so with the next start, too.
+  StartAgain();
+  EXPECT_EQ(Steps("j"), before);
+  EXPECT_THAT(SetAsidePaths(), IsEmpty());
+}
+
+TEST_F(DataAdoptionTest, AJobThatRanSinceGetsTheStateOfItsOutcomeFile) {
+  const std::vector<std::pair<v1::WorkerOutcome::Kind, v1::JobState>> cases = {
+      {v1::WorkerOutcome::KIND_SUCCEEDED, v1::JOB_STATE_SUCCEEDED},
+      {v1::WorkerOutcome::KIND_FAILED, v1::JOB_STATE_FAILED},
+      {v1::WorkerOutcome::KIND_PAUSED, v1::JOB_STATE_PAUSED},
+      {v1::WorkerOutcome::KIND_CANCELLED, v1::JOB_STATE_CANCELLED}};
+  for (const bool was_running : {false, true}) {
+    for (const auto& [kind, state] : cases) {
+      const std::string id = absl::StrCat("job-", was_running, "-", state);
+      Create(id);
+      if (!was_running) BackUp();
+      FakeWorker worker = LaunchAndConnect();
+      if (was_running) BackUp();
+      PublishSteps(worker, 0, 0);
+      if (kind == v1::WorkerOutcome::KIND_PAUSED) manager_->PauseJob(id).value();
+      if (kind == v1::WorkerOutcome::KIND_CANCELLED) manager_->CancelJob(id).value();
+      Leave(worker, kind);
+      RestoreInPlace();
+      EXPECT_EQ(State(id), state) << id;
+      EXPECT_EQ(Get(id).attempt(), 1);
+      EXPECT_THAT(Steps(id), ElementsAre(0));
+      ASSERT_TRUE(fs_.Remove(Backup()).ok());
+      if (state == v1::JOB_STATE_PAUSED) manager_->CancelJob(id).value();
+    }
+  }
+}
+
+TEST_F(DataAdoptionTest, AWorkerFromAfterTheBackupComesBackInItsAttempt) {
+  Create("j");
+  BackUp();
+  FakeWorker worker = LaunchAndConnect();
+  PublishSteps(worker, 0, 8);
+  RestoreInPlace();
+  EXPECT_EQ(State("j"), v1::JOB_STATE_STARTING);
+  EXPECT_EQ(Get("j").attempt(), 1);
+  ASSERT_TRUE(Connect(worker).ok());
+  EXPECT_EQ(State("j"), v1::JOB_STATE_RUNNING);
+  PublishSteps(worker, 16, 24);
+  EXPECT_THAT(Steps("j"), ElementsAre(16, 24));
+}
+
+TEST_F(DataAdoptionTest, AnAttemptsNumberIsNotGivenTwiceIfItsWorkerIsDead) {
+  Create("j");
+  BackUp();
+  FakeWorker worker = LaunchAndConnect();
+  PublishSteps(worker, 0, 8);
+  RestoreInPlace();
+  Poll();  // Begins to listen for it.
+  Advance(options_.silence_timeout + absl::Seconds(1));
+  Poll();
+  EXPECT_EQ(State("j"), v1::JOB_STATE_RECOVERING);
+  Advance(options_.max_backoff);
+  FakeWorker next = LaunchAndConnect();
+  EXPECT_EQ(next.attempt.attempt, 2);
+  EXPECT_EQ(next.connection->messages.at(0).welcome().checkpoint_folders_size(), 2);
+  EXPECT_FALSE(Connect(worker).ok());
+}
+
+TEST_F(DataAdoptionTest, AJobMadeSinceIsMadeAgainFromItsFile) {
+  BackUp();
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 16);
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  const v1::Job before = Get("j");
+  RestoreInPlace();
+  EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(Steps("j"), ElementsAre(8, 16));
+  EXPECT_EQ(Get("j").resolved_spec().DebugString(), before.resolved_spec().DebugString());
+  EXPECT_EQ(Get("j").create_time().DebugString(), before.create_time().DebugString());
+}
+
+// An id is given anew once the job that had it was removed.
+TEST_F(DataAdoptionTest, AJobWhoseIdWasGivenAnewSinceTakesThePlaceOfTheOneBefore) {
+  for (const bool backed_up_deleted : {false, true}) {
+    const auto remove = [&] {
+      ASSERT_TRUE(manager_->DeleteJob("j", false).ok());
+      if (backed_up_deleted) BackUp();
+      while (manager_->Tidy()) {
+      }
+    };
+    FakeWorker first = Run("j");
+    PublishSteps(first, 0, 0);
+    Leave(first, v1::WorkerOutcome::KIND_FAILED);
+    if (!backed_up_deleted) BackUp();
+    remove();
+    Advance(absl::Seconds(10));
+    FakeWorker second = Run("j");
+    PublishSteps(second, 8, 16);
+    Leave(second, v1::WorkerOutcome::KIND_SUCCEEDED);
+    RestoreInPlace();
+    EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
+    EXPECT_THAT(Steps("j"), ElementsAre(8, 16));
+    EXPECT_FALSE(manager_->Tidy());
+    EXPECT_THAT(Steps("j"), ElementsAre(8, 16));
+    ASSERT_TRUE(fs_.Remove(Backup()).ok());
+    Advance(absl::Seconds(10));
+    ASSERT_TRUE(manager_->DeleteJob("j", false).ok());
+    while (manager_->Tidy()) {
+    }
+  }
+}
+
+// As of a job that was imported, or made by a lorsad that wrote no job files.
+TEST_F(DataAdoptionTest, AJobWithoutAFileIsMadeAgainAsAnImportedOne) {
+  BackUp();
+  FakeWorker worker = Run("j");
+  trainer::CheckpointConfig config;
+  config.lorsa = {.d_model = 4, .n_ov_heads = 6, .n_qk_heads = 2, .d_qk = 3, .top_k = 2};
+  config.lorsa.attn_scale = 1;
+  config.context = 8;
+  config.hook_convention = "transformers.self_attn";
+  const std::string text = trainer::FormatCheckpointConfig(config);
+  v1::CheckpointStaged staged;
+  staged.set_step(8);
+  staged.set_folder(CheckpointId(8));
+  const std::string folder = JoinPath(worker.bootstrap.staging_folder(), staged.folder());
+  const std::string manifest = absl::StrCat(R"({"files":{"config.json":{"bytes":)", text.size(),
+                                            R"(,"sha256":")", Sha256Hex(text), R"("}}})");
+  ASSERT_TRUE(fs_.CreateDirectories(folder).ok());
+  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "config.json"), text).ok());
+  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "manifest.json"), manifest).ok());
+  staged.set_manifest_sha256(Sha256Hex(manifest));
+  ASSERT_EQ(Publish(worker, staged).error(), "");
+  ASSERT_TRUE(fs_.Remove(Layout().JobFile("j")).ok());
+  ASSERT_TRUE(fs_.RemoveAll(Layout().AttemptsFolder("j")).ok());
+  RestoreInPlace();
+  EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Get("j").reason(), "IMPORTED");
+  EXPECT_THAT(Steps("j"), ElementsAre(8));
+}
+
+TEST_F(DataAdoptionTest, WhatCannotBeAdoptedIsSetAsideAndNothingIsDeleted) {
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 8);
+  BackUp();
+  PublishSteps(worker, 16, 24);
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  const std::string broken = Layout().CheckpointFolder("j", 24) + "/lorsa.safetensors";
+  ASSERT_TRUE(WriteFileAtomically(fs_, broken, "broken").ok());
+  ASSERT_TRUE(fs_.CreateDirectories(JoinPath(Layout().CheckpointsFolder("j"), "notes")).ok());
+  ASSERT_TRUE(fs_.CreateDirectories(JoinPath(Layout().TrashFolder("j"), "step-000000001")).ok());
+  ASSERT_TRUE(fs_.CreateDirectories(Layout().CheckpointFolder("unknown", 8)).ok());
+  RestoreInPlace();
+  EXPECT_THAT(Steps("j"), ElementsAre(16));
+  const std::vector<std::string> aside = SetAsidePaths();
+  for (const char* path :
+       {"jobs/j/checkpoints/step-000000024/lorsa.safetensors", "jobs/j/checkpoints/notes",
+        "jobs/j/trash/step-000000001", "jobs/unknown/checkpoints/step-000000008"}) {
+    EXPECT_THAT(aside, Contains(path));
+  }
+}
+
+// As when a backup is taken while the trash is being emptied.
+TEST_F(DataAdoptionTest, NotesOfDeletionsInAnOlderCatalogDeleteNothing) {
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 8);
+  ASSERT_TRUE(catalog_->DeleteCheckpoint("j", 0).ok());
+  BackUp();
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  RestoreInPlace();
+  EXPECT_THAT(Steps("j"), ElementsAre(0, 8));
+}
+
+TEST_F(DataAdoptionTest, APublicationThatWasCutOffIsCompletedByTheNextStart) {
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 0);
+  const v1::CheckpointStaged staged = Stage(worker, 8);
+  ASSERT_TRUE(fs_.Rename(JoinPath(worker.bootstrap.staging_folder(), staged.folder()),
+                         Layout().CheckpointFolder("j", 8))
+                  .ok());
+  StartAgain();
+  EXPECT_THAT(Steps("j"), ElementsAre(0, 8));
+}
+
+// Only a catalog that is older explains it; otherwise it is damage, which raises an alarm.
+TEST_F(DataAdoptionTest, AMissingFolderLeavesTheListOfAnOlderCatalogAlone) {
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 8);
+  ASSERT_TRUE(catalog_->PinCheckpoint("j", 0, true).ok());
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  BackUp();
+  ASSERT_TRUE(fs_.RemoveAll(Layout().CheckpointFolder("j", 0)).ok());
+  ASSERT_TRUE(fs_.RemoveAll(Layout().CheckpointFolder("j", 8)).ok());
+  StartAgain();
+  EXPECT_EQ(catalog_->ListCheckpoints("j")->size(), 2u);
+  RestoreInPlace();
+  const auto left = catalog_->ListCheckpoints("j").value();
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_TRUE(left.front().pinned());
+}
+
+TEST_F(DataAdoptionTest, AJobThatWasRemovedSinceListsNoCheckpoints) {
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 8);
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  BackUp();
+  ASSERT_TRUE(manager_->DeleteJob("j", false).ok());
+  while (manager_->Tidy()) {
+  }
+  RestoreInPlace();
+  EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(catalog_->ListCheckpoints("j").value(), IsEmpty());
+}
+
+// As a copy of the file made with cp has it.
+TEST_F(DataAdoptionTest, AnEarlierGenerationIsNoticed) {
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 8);
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  const int64_t generation = catalog_->Generation().value();
+  StartAgain();
+  EXPECT_EQ(catalog_->Generation().value(), generation + 1);
+  ASSERT_TRUE(catalog_->SetGeneration(generation).ok());
+  ASSERT_TRUE(fs_.RemoveAll(Layout().CheckpointFolder("j", 0)).ok());
+  StartAgain();
+  EXPECT_THAT(Steps("j"), ElementsAre(8));
+  EXPECT_EQ(catalog_->Generation().value(), generation + 2);
+}
+
+}  // namespace
+}  // namespace lorsa::server
