@@ -84,11 +84,17 @@ void AddVerbs(CLI::App& app, LorsadCommand& command) {
     app_of_verb->fallthrough();
     app_of_verb->add_option("PATH", command.path, path_help)->required();
     app_of_verb->callback([&command, verb] { command.verb = verb; });
+    return app_of_verb;
   };
   add("backup", "Copy the catalog, also of a server that runs", Verb::kBackUp,
       "File to make, or folder to make one in, named for the time");
-  add("restore", "Make the catalog from a backup; no server runs on the data folder",
-      Verb::kRestore, "The backup");
+  CLI::App* restore =
+      add("restore", "Make the catalog from a backup; no server runs on the data folder",
+          Verb::kRestore, "The backup");
+  restore->add_flag("--dry-run", command.dry_run, "Say what it means for the data folder, and end");
+  restore->add_flag("--set-aside", command.set_aside,
+                    "Move what the backup does not know to lost+found in the data folder: for an "
+                    "older lorsad, which may delete it");
 }
 
 // Nothing if the program goes on, else its exit code: what is to be said was printed.

@@ -86,6 +86,8 @@ struct LorsadCommand {
   Verb verb = Verb::kServe;
   LorsadOptions options;
   std::string path;
+  bool dry_run = false;    // of kRestore: say what it means, and end
+  bool set_aside = false;  // of kRestore: move what the backup does not know to lost+found
 };
 
 // What to do, or the exit code where the program is to end at once (--help and --version were

@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -21,6 +22,9 @@
 #include "server/catalog/missing_file_locks.h"
 #include "server/descriptor_limit.h"
 #include "server/jobs/data_layout.h"
+#include "server/jobs/folder_generation.h"
+#include "server/jobs/lost_and_found.h"
+#include "server/jobs/restore_plan.h"
 #include "server/logging.h"
 #include "server/lorsad.h"
 #include "server/lorsad_options.h"
@@ -85,20 +89,31 @@ int BackUp(FileSystem& fs, const LorsadCommand& command) {
   return EXIT_SUCCESS;
 }
 
-absl::Status RestoreInto(FileSystem& fs, const DataLayout& layout, const std::string& backup) {
+// Says what it means, then does it.
+absl::Status RestoreInto(FileSystem& fs, const DataLayout& layout, const LorsadCommand& command) {
   LORSA_RETURN_IF_ERROR(fs.CreateDirectories(layout.root()));
   LORSA_ASSIGN_OR_RETURN(const auto lock, FolderLock::Acquire(layout.LockFile()));
   GrantMissingFileLocks();
-  return RestoreCatalog(fs, backup, layout.CatalogFile());
+  LORSA_ASSIGN_OR_RETURN(const RestorePlan plan, PlanRestore(fs, command.path, layout));
+  std::printf("%s", plan.Describe(command.set_aside).c_str());
+  if (command.dry_run) return absl::OkStatus();
+  // First, so that the restored catalog counts as older than the data, whatever its version.
+  LORSA_ASSIGN_OR_RETURN(const int64_t generation, ReadFolderGeneration(fs, layout));
+  LORSA_RETURN_IF_ERROR(WriteFolderGeneration(fs, layout, std::max<int64_t>(generation, 1) + 1));
+  LORSA_RETURN_IF_ERROR(RestoreCatalog(fs, command.path, layout.CatalogFile()));
+  std::printf("%s\n", layout.CatalogFile().c_str());
+  if (!command.set_aside) return absl::OkStatus();
+  for (const std::string& path : plan.unknown) {
+    LORSA_RETURN_IF_ERROR(
+        SetAside(fs, layout, absl::Now(), path, "the restored catalog does not know it"));
+  }
+  return absl::OkStatus();
 }
 
 int Restore(FileSystem& fs, const LorsadCommand& command) {
   const DataLayout layout(command.options.data_folder);
-  if (const absl::Status status = RestoreInto(fs, layout, command.path); !status.ok()) {
-    return Fail(status);
-  }
-  std::printf("%s\n", layout.CatalogFile().c_str());
-  return EXIT_SUCCESS;
+  const absl::Status status = RestoreInto(fs, layout, command);
+  return status.ok() ? EXIT_SUCCESS : Fail(status);
 }
 
 int Dispatch(FileSystem& fs, const LorsadCommand& command) {
