@@ -24,7 +24,7 @@ from lorsa.v1.activation_service_pb2 import (
 )
 from oracle import Oracle
 from reading import list_checkpoints, list_jobs
-from service import BIN, Service, wait_for
+from service import BIN, Service, run_lorsad, wait_for
 from synthetic_set import write_set
 
 LONGEST_LOAD = 2.5  # seconds before the fault, and half of it after
@@ -45,6 +45,7 @@ FAULTS = {
     "use_up_descriptors": 2,
     "hold_catalog": 2,
     "quarantine_during_verification": 2,
+    "restore": 2,
 }
 
 
@@ -208,6 +209,25 @@ class Campaign:
             states.append(client.sets.get(set_id).state)
         expected = [ACTIVATION_SET_STATE_QUARANTINED, ACTIVATION_SET_STATE_READY]
         return [] if states == expected else [f"{name} had the states {states}, not {expected}"]
+
+    def _restore(self, chance: random.Random) -> list[str]:
+        """A backup of the newest state is put in place of the catalog; workers may train on."""
+        problems = self._stop(chance)
+        backup = self.folder / f"backup-{chance.getrandbits(64)}.sqlite"
+        data = ("--data-dir", self.service.data)
+        results = [run_lorsad("backup", backup, *data)]
+        for path in self.service.data.glob("catalog.sqlite*"):
+            path.unlink()
+        results.append(run_lorsad("restore", backup, *data))
+        self.service.start()
+        return problems + [result.stderr for result in results if result.returncode != 0]
+
+    def _stop(self, chance: random.Random) -> list[str]:
+        if chance.random() < 0.5:
+            self.service.kill()
+            return []
+        code = self.service.terminate()
+        return [] if code == 0 else [f"lorsad exited with {code}"]
 
     def _kill(self, pid: int) -> None:
         if (worked_on := data_folder.attempt_of_worker(pid)) is not None:

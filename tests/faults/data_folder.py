@@ -22,7 +22,10 @@ LAST_MOMENT = 30.0  # seconds
 EXPECTED = (
     r"lock",
     r"spare-room",
+    r"generation",
+    r"lost\+found/.*",  # what creations and publications left that were cut off
     r"catalog\.sqlite(-wal|-shm|\.version-\d+)?",
+    r"jobs/[^/]+/job\.textproto",
     r"jobs/[^/]+/attempts/\d{4}/(bootstrap\.textproto|worker\.log|outcome\.textproto)",
     r"jobs/[^/]+/checkpoints/step-\d{9}/[^/]+",
     r"sets/[^/]+/.*",
