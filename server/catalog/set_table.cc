@@ -83,6 +83,7 @@ absl::Status ShareVerdict(WriteTransaction& transaction, const v1::ActivationSet
     alias.set_state(set.state());
     *alias.mutable_problems() = set.problems();
     *alias.mutable_verify_time() = set.verify_time();
+    alias.set_revision(alias.revision() + 1);
     LORSA_ASSIGN_OR_RETURN(const std::string id, IdFromName("activationSets", alias.name()));
     LORSA_RETURN_IF_ERROR(WriteSet(transaction, id, alias));
   }
@@ -164,6 +165,7 @@ absl::StatusOr<v1::ActivationSet> ChangeActivationSet(
     const std::function<absl::Status(v1::ActivationSet&)>& change) {
   LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, ReadActivationSet(transaction, id));
   LORSA_RETURN_IF_ERROR(change(set));
+  set.set_revision(set.revision() + 1);
   LORSA_RETURN_IF_ERROR(WriteSet(transaction, id, set));
   LORSA_RETURN_IF_ERROR(ShareVerdict(transaction, set));
   return set;

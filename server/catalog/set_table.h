@@ -32,9 +32,9 @@ absl::StatusOr<v1::ActivationSet> ReadSetOfJob(ReadTransaction& transaction, con
 // The same for a job that may have none: an imported checkpoint's.
 absl::Status CheckSetOfJob(ReadTransaction& transaction, const v1::Job& job);
 
-// Reads the set, lets `change` alter it, stores it and returns it. State, problems and the time of
-// the verification are those of the files: its aliases, sets with the same folder and manifest, get
-// them too. An error of `change` is handed on.
+// Reads the set, lets `change` alter it, stores it under the next revision and returns it. State,
+// problems and the time of the verification are those of the files: its aliases, sets with the same
+// folder and manifest, get them too. An error of `change` is handed on.
 absl::StatusOr<v1::ActivationSet> ChangeActivationSet(
     WriteTransaction& transaction, absl::string_view id,
     const std::function<absl::Status(v1::ActivationSet&)>& change);

@@ -200,6 +200,44 @@ TEST_F(SetLifecycleTest, AVerificationQuarantinesAndLifts) {
   EXPECT_TRUE(Stream().ok());
 }
 
+// A stream found damage while a verification ran, which had read that file before: it then made the
+// set READY.
+TEST_F(SetLifecycleTest, AVerificationLiftsNoQuarantineImposedSinceItBegan) {
+  const v1::ActivationSet set = Registered();
+  const auto reported_meanwhile = [&](int64_t, int64_t) {
+    EXPECT_TRUE(quarantine_.Impose(set, {"shard-00000.h5 is damaged"}).ok());
+    return true;
+  };
+  const absl::Status lifted = quarantine_.Verify(set, reported_meanwhile).status();
+  EXPECT_TRUE(absl::IsAborted(lifted)) << lifted;
+  EXPECT_THAT(std::string(lifted.message()), HasSubstr("verify the set again"));
+  EXPECT_EQ(Get().state(), v1::ACTIVATION_SET_STATE_QUARANTINED);
+  EXPECT_THAT(Get().problems(0), HasSubstr("shard-00000.h5 is damaged"));
+
+  // Reported again in the same words, so that the set looks as it did when the reading began.
+  EXPECT_TRUE(absl::IsAborted(quarantine_.Verify(Get(), reported_meanwhile).status()));
+  EXPECT_EQ(Get().state(), v1::ACTIVATION_SET_STATE_QUARANTINED);
+
+  EXPECT_TRUE(Verify().ok()) << "it began after the last report";
+  EXPECT_EQ(Get().state(), v1::ACTIVATION_SET_STATE_READY);
+}
+
+TEST_F(SetLifecycleTest, AVerificationAddsToWhatWasReportedSinceItBegan) {
+  const v1::ActivationSet set = Registered();
+  Damage(Path("roots/set/shard-00001.h5"));
+  bool reported = false;
+  const auto report = quarantine_.Verify(set, [&](int64_t, int64_t) {
+    if (!std::exchange(reported, true)) {
+      EXPECT_TRUE(quarantine_.Impose(set, {"shard-00000.h5 is damaged"}).ok());
+    }
+    return true;
+  });
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(Get().problems_size(), 2);
+  EXPECT_THAT(Get().problems(0), HasSubstr("shard-00000.h5"));
+  EXPECT_THAT(Get().problems(1), HasSubstr("shard-00001.h5"));
+}
+
 TEST_F(SetLifecycleTest, PeopleMayQuarantineASet) {
   Registered();
   v1::QuarantineActivationSetRequest request;

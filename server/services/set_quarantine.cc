@@ -27,13 +27,33 @@ void AddProblem(v1::ActivationSet& set, const std::string& problem) {
   set.add_problems(text);
 }
 
+int64_t RegisterTime(const v1::ActivationSet& set) {
+  return google::protobuf::util::TimeUtil::TimestampToNanoseconds(set.register_time());
+}
+
 absl::Status CheckSame(const v1::ActivationSet& set, const v1::ActivationSet& stored) {
-  if (stored.manifest_sha256() == set.manifest_sha256()) return absl::OkStatus();
+  if (stored.manifest_sha256() == set.manifest_sha256() &&
+      RegisterTime(stored) == RegisterTime(set)) {
+    return absl::OkStatus();
+  }
   return absl::AbortedError(absl::StrCat(set.name(), " is another set by now"));
 }
 
+bool IsQuarantined(const v1::ActivationSet& set) {
+  return set.state() == v1::ACTIVATION_SET_STATE_QUARANTINED;
+}
+
+absl::Status ReportedMeanwhile(const v1::ActivationSet& set) {
+  return WithReason(absl::AbortedError(absl::StrCat(
+                        set.name(), " was reported damaged while it was being verified: ",
+                        set.problems().empty() ? "it is damaged" : set.problems(0),
+                        "; nothing wrong was found, but only a verification that begins after the "
+                        "report lifts the quarantine: verify the set again")),
+                    "REPORTED_MEANWHILE", {{"activation_set", set.name()}});
+}
+
 void LogChange(const v1::ActivationSet& set) {
-  if (set.state() == v1::ACTIVATION_SET_STATE_QUARANTINED) {
+  if (IsQuarantined(set)) {
     spdlog::error("event=set_quarantined set={} problem=\"{}\"", set.name(), set.problems(0));
   } else {
     spdlog::info("event=set_ready set={}", set.name());
@@ -43,7 +63,7 @@ void LogChange(const v1::ActivationSet& set) {
 }  // namespace
 
 absl::Status CheckNotQuarantined(const v1::ActivationSet& set) {
-  if (set.state() != v1::ACTIVATION_SET_STATE_QUARANTINED) return absl::OkStatus();
+  if (!IsQuarantined(set)) return absl::OkStatus();
   return WithReason(absl::FailedPreconditionError(
                         absl::StrCat(set.name(), " is quarantined: ",
                                      set.problems().empty() ? "it is damaged" : set.problems(0),
@@ -59,7 +79,7 @@ absl::StatusOr<v1::ActivationSet> SetQuarantine::Impose(const v1::ActivationSet&
       const v1::ActivationSet after,
       catalog_.UpdateActivationSet(id, [&](v1::ActivationSet& stored) -> absl::Status {
         LORSA_RETURN_IF_ERROR(CheckSame(set, stored));
-        changed = stored.state() != v1::ACTIVATION_SET_STATE_QUARANTINED;
+        changed = !IsQuarantined(stored);
         stored.set_state(v1::ACTIVATION_SET_STATE_QUARANTINED);
         for (const std::string& problem : problems) AddProblem(stored, problem);
         return absl::OkStatus();
@@ -91,24 +111,28 @@ absl::StatusOr<store::VerificationReport> SetQuarantine::Examine(
 
 absl::StatusOr<store::VerificationReport> SetQuarantine::Verify(
     const v1::ActivationSet& set, const store::ProgressFunction& progress) {
-  LORSA_ASSIGN_OR_RETURN(store::VerificationReport report, Examine(set, progress));
-  LORSA_RETURN_IF_ERROR(Record(set, report.problems));
+  LORSA_ASSIGN_OR_RETURN(const std::string id, IdFromName("activationSets", set.name()));
+  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet seen, catalog_.GetActivationSet(id));
+  LORSA_RETURN_IF_ERROR(CheckSame(set, seen));
+  LORSA_ASSIGN_OR_RETURN(store::VerificationReport report, Examine(seen, progress));
+  LORSA_RETURN_IF_ERROR(Record(id, seen, report.problems));
   return report;
 }
 
-absl::Status SetQuarantine::Record(const v1::ActivationSet& set,
+absl::Status SetQuarantine::Record(const std::string& id, const v1::ActivationSet& seen,
                                    const std::vector<std::string>& problems) {
-  LORSA_ASSIGN_OR_RETURN(const std::string id, IdFromName("activationSets", set.name()));
   const v1::ActivationSetState state =
       problems.empty() ? v1::ACTIVATION_SET_STATE_READY : v1::ACTIVATION_SET_STATE_QUARANTINED;
   bool changed = false;
   LORSA_ASSIGN_OR_RETURN(
       const v1::ActivationSet after,
       catalog_.UpdateActivationSet(id, [&](v1::ActivationSet& stored) -> absl::Status {
-        LORSA_RETURN_IF_ERROR(CheckSame(set, stored));
+        LORSA_RETURN_IF_ERROR(CheckSame(seen, stored));
+        const bool reported = IsQuarantined(stored) && stored.revision() != seen.revision();
+        if (reported && problems.empty()) return ReportedMeanwhile(stored);
         changed = stored.state() != state;
         stored.set_state(state);
-        stored.clear_problems();
+        if (!reported) stored.clear_problems();
         for (const std::string& problem : problems) AddProblem(stored, problem);
         *stored.mutable_verify_time() =
             google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(now_()));

@@ -44,10 +44,11 @@ class SetQuarantine {
                                            const std::vector<std::string>& problems);
 
   // Has a child parse the set and, unless that already fails, reads every byte of it
-  // (store::VerifySet) and compares its manifest with the one that was registered. Then the set is
-  // QUARANTINED with just the problems that were found, and jobs that train on it are paused, or it
-  // is READY if there are none. On error, CANCELLED if `progress` returned false among them,
-  // nothing is changed.
+  // (store::VerifySet) and compares its manifest with the one that was registered. If there are
+  // problems the set is then QUARANTINED and jobs that train on it are paused; the problems that it
+  // had when the reading began are replaced. If there are none it is READY, unless damage was
+  // reported after the reading began: ABORTED (REPORTED_MEANWHILE). On error, CANCELLED if
+  // `progress` returned false among them, nothing is changed.
   absl::StatusOr<store::VerificationReport> Verify(const v1::ActivationSet& set,
                                                    const store::ProgressFunction& progress);
 
@@ -57,7 +58,9 @@ class SetQuarantine {
  private:
   absl::StatusOr<store::VerificationReport> Examine(const v1::ActivationSet& set,
                                                     const store::ProgressFunction& progress);
-  absl::Status Record(const v1::ActivationSet& set, const std::vector<std::string>& problems);
+  // `seen`: the set when the reading began.
+  absl::Status Record(const std::string& id, const v1::ActivationSet& seen,
+                      const std::vector<std::string>& problems);
 
   Catalog& catalog_;
   const Inspector& inspector_;
