@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/exception_wall.h"
+#include "base/status_macros.h"
 
 namespace lorsa::server {
 namespace {
@@ -56,13 +57,13 @@ std::string ReadOnlyMessage(const MonitorEnvironment& env) {
                       " is full, delete jobs or make room; if it is read-only, repair it");
 }
 
-std::string DamageMessage(const Catalog& catalog) {
-  const auto sets = catalog.QuarantinedSets();
-  const auto checkpoints = catalog.DamagedCheckpoints(kMaxNamed);
-  if (!sets.ok() || !checkpoints.ok()) return "";  // told by the catalog's own condition
+absl::StatusOr<std::string> DamageMessage(const Catalog& catalog) {
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::ActivationSet> sets, catalog.QuarantinedSets());
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> checkpoints,
+                         catalog.DamagedCheckpoints(kMaxNamed));
   std::vector<std::string> names;
-  for (const v1::ActivationSet& set : *sets) names.push_back(set.name());
-  for (const v1::Checkpoint& checkpoint : *checkpoints) names.push_back(checkpoint.name());
+  for (const v1::ActivationSet& set : sets) names.push_back(set.name());
+  for (const v1::Checkpoint& checkpoint : checkpoints) names.push_back(checkpoint.name());
   if (names.empty()) return "";
   return absl::StrCat("damaged: ", absl::StrJoin(names, ", "),
                       "; restore the files of a set and verify it; delete a checkpoint, or restore "
@@ -86,7 +87,9 @@ void LookOnce(const MonitorEnvironment& env) {
   env.conditions.Set(kDiskReserve, DiskMessage(env));
   env.conditions.Set(kCatalogUnreadable, CatalogMessage(env.catalog));
   env.conditions.Set(kCatalogReadOnly, ReadOnlyMessage(env));
-  env.conditions.Set(kDamagedData, DamageMessage(env.catalog));
+  // While it cannot be read, which is a condition of its own, the damage known so far stands.
+  const absl::StatusOr<std::string> damage = DamageMessage(env.catalog);
+  if (damage.ok()) env.conditions.Set(kDamagedData, *damage);
   env.conditions.Set(kTooManyStreams, env.stream_shortage());
   env.conditions.Set(kLaunchFailed, LaunchMessage(env));
   env.conditions.Set(kTooManyConnections, env.is_full() ? kFullMessage : "");

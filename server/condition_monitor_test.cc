@@ -9,6 +9,7 @@
 
 #include "absl/time/clock.h"
 #include "base/scratch_folder.h"
+#include "server/catalog/sqlite.h"
 
 namespace lorsa::server {
 namespace {
@@ -106,6 +107,25 @@ TEST_F(ConditionMonitorTest, DamageIsToldUnderAName) {
   ASSERT_TRUE(set_state(v1::ACTIVATION_SET_STATE_READY).ok());
   LookOnce(Environment());
   EXPECT_TRUE(health_.Serving(kStoredDataHealth));
+}
+
+// The alarm went quiet when the rows behind it could not be read.
+TEST_F(ConditionMonitorTest, DamageStandsWhileItCannotBeRead) {
+  v1::ActivationSet set;
+  set.set_name("activationSets/damaged");
+  ASSERT_TRUE(catalog_->CreateActivationSet(set).ok());
+  const auto quarantine = [](v1::ActivationSet& stored) {
+    stored.set_state(v1::ACTIVATION_SET_STATE_QUARANTINED);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(catalog_->UpdateActivationSet("damaged", quarantine).ok());
+  LookOnce(Environment());
+  ASSERT_TRUE(conditions_.Holds(kDamagedData));
+  auto connection = Connection::OpenExisting(CatalogFile()).value();
+  ASSERT_TRUE(connection->Execute("UPDATE activation_sets SET activation_set = x'ff'").ok());
+  ASSERT_FALSE(catalog_->QuarantinedSets().ok());
+  LookOnce(Environment());
+  EXPECT_TRUE(conditions_.Holds(kDamagedData));
 }
 
 TEST_F(ConditionMonitorTest, LooksByItself) {
