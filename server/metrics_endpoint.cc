@@ -72,12 +72,12 @@ class ServerMetrics final : public prometheus::Collectable {
   }
 
   void AddJobs(Families& families) const {
+    auto counts = env_.catalog.CountJobsByState();
+    if (!counts.ok()) return;
     Family jobs("lorsa_jobs", "Jobs in each state.");
-    for (int state = v1::JOB_STATE_QUEUED; state < v1::JobState_ARRAYSIZE; ++state) {
-      const auto count = env_.catalog.CountJobs(static_cast<v1::JobState>(state));
-      if (!count.ok()) return;
-      jobs.Add(static_cast<double>(*count), "state",
-               std::string(JobStateName(static_cast<v1::JobState>(state))));
+    for (int i = v1::JOB_STATE_QUEUED; i < v1::JobState_ARRAYSIZE; ++i) {
+      const auto state = static_cast<v1::JobState>(i);
+      jobs.Add(static_cast<double>((*counts)[state]), "state", std::string(JobStateName(state)));
     }
     families.push_back(std::move(jobs).Take());
   }
@@ -87,7 +87,8 @@ class ServerMetrics final : public prometheus::Collectable {
     if (!running.ok()) return;
     Family speed("lorsa_job_tokens_per_second", "Speed of each job that trains.");
     Family step("lorsa_job_step", "Step of each job that trains.");
-    for (const v1::Job& job : *running) {
+    for (const StoredJob& stored : *running) {
+      const v1::Job& job = stored.record.job;
       speed.Add(job.progress().tokens_per_second(), "job", job.name());
       step.Add(static_cast<double>(job.progress().step()), "job", job.name());
     }

@@ -74,6 +74,19 @@ bool ComesBack(v1::JobState before, const JobChange& change) {
 
 }  // namespace
 
+CheckpointChoice AtStep(int64_t step) {
+  return [step](const std::vector<v1::Checkpoint>&) { return step; };
+}
+
+absl::StatusOr<v1::Checkpoint> CheckpointOf(const std::vector<v1::Checkpoint>& checkpoints,
+                                            int64_t step, absl::string_view job_id) {
+  for (const v1::Checkpoint& checkpoint : checkpoints) {
+    if (checkpoint.step() == step) return checkpoint;
+  }
+  return absl::NotFoundError(absl::StrCat("job ", job_id, " has no checkpoint ", CheckpointId(step),
+                                          "; list its checkpoints to see those that it keeps"));
+}
+
 Catalog::Catalog(std::unique_ptr<ConnectionPool> readers, std::unique_ptr<CatalogWriter> writer,
                  std::function<bool()> make_room)
     : readers_(std::move(readers)), writer_(std::move(writer)), make_room_(std::move(make_room)) {}
@@ -139,7 +152,7 @@ absl::StatusOr<JobRecord> Catalog::GetJob(absl::string_view id) const {
   });
 }
 
-absl::StatusOr<std::vector<JobRecord>> Catalog::ListJobs(const JobFilter& filter) const {
+absl::StatusOr<std::vector<StoredJob>> Catalog::ListJobs(const JobFilter& filter) const {
   return readers_->Run([&](ReadTransaction& transaction) { return ReadJobs(transaction, filter); });
 }
 
@@ -161,6 +174,20 @@ absl::Status Catalog::VisitQueuedJobs(const std::function<bool(const JobRecord&)
   return readers_->Run([&](ReadTransaction& transaction) {
     return VisitJobsInState(transaction, v1::JOB_STATE_QUEUED, visit);
   });
+}
+
+absl::StatusOr<JobWithCheckpoints> Catalog::GetJobWithCheckpoints(absl::string_view id) const {
+  return readers_->Run([&](ReadTransaction& transaction) -> absl::StatusOr<JobWithCheckpoints> {
+    LORSA_ASSIGN_OR_RETURN(StoredJob stored, ReadJob(transaction, id));
+    LORSA_ASSIGN_OR_RETURN(std::vector<v1::Checkpoint> checkpoints,
+                           ReadCheckpoints(transaction, id));
+    return JobWithCheckpoints{.job = std::move(stored.record.job),
+                              .checkpoints = std::move(checkpoints)};
+  });
+}
+
+absl::StatusOr<std::map<v1::JobState, int64_t>> Catalog::CountJobsByState() const {
+  return readers_->Run([](ReadTransaction& transaction) { return CountJobsInStates(transaction); });
 }
 
 absl::StatusOr<int64_t> Catalog::CountJobs(v1::JobState state) const {
@@ -195,10 +222,9 @@ absl::StatusOr<v1::Sweep> Catalog::GetSweep(absl::string_view id) const {
   return readers_->Run([&](ReadTransaction& transaction) { return ReadSweep(transaction, id); });
 }
 
-absl::StatusOr<std::vector<v1::Sweep>> Catalog::ListSweeps(absl::string_view before_id,
-                                                           int limit) const {
+absl::StatusOr<std::vector<StoredSweep>> Catalog::ListSweeps(int64_t before, int limit) const {
   return readers_->Run(
-      [&](ReadTransaction& transaction) { return ReadSweeps(transaction, before_id, limit); });
+      [&](ReadTransaction& transaction) { return ReadSweeps(transaction, before, limit); });
 }
 
 absl::Status Catalog::DeleteJob(absl::string_view id, const JobCheck& check) {
@@ -257,7 +283,7 @@ absl::StatusOr<std::vector<v1::JobEvent>> Catalog::ListEvents(absl::string_view 
       });
 }
 
-absl::StatusOr<AttemptKey> Catalog::FindAttempt(absl::string_view token_sha256) const {
+absl::StatusOr<FoundAttempt> Catalog::FindAttempt(absl::string_view token_sha256) const {
   return readers_->Run(
       [&](ReadTransaction& transaction) { return ReadAttempt(transaction, token_sha256); });
 }
@@ -278,24 +304,23 @@ absl::Status Catalog::PutCheckpoint(const AttemptKey& attempt, const v1::Checkpo
   });
 }
 
-absl::StatusOr<std::vector<v1::MetricPoint>> Catalog::MetricsAfter(absl::string_view job_id,
-                                                                   int64_t after_sequence,
-                                                                   const MetricFilter& filter,
-                                                                   int limit) const {
-  return readers_->Run(
-      [&](ReadTransaction& transaction) -> absl::StatusOr<std::vector<v1::MetricPoint>> {
-        LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
-        return ReadMetricsAfter(transaction, job, after_sequence, filter, limit);
-      });
+absl::StatusOr<MetricsSoFar> Catalog::MetricsAfter(absl::string_view job_id, int64_t after_sequence,
+                                                   const MetricFilter& filter, int limit) const {
+  return readers_->Run([&](ReadTransaction& transaction) -> absl::StatusOr<MetricsSoFar> {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+    LORSA_ASSIGN_OR_RETURN(const v1::JobState state, ReadJobState(transaction, job));
+    LORSA_ASSIGN_OR_RETURN(std::vector<v1::MetricPoint> points,
+                           ReadMetricsAfter(transaction, job, after_sequence, filter, limit));
+    return MetricsSoFar{.state = state, .points = std::move(points)};
+  });
 }
 
-absl::StatusOr<std::vector<v1::MetricPoint>> Catalog::QueryMetrics(absl::string_view job_id,
-                                                                   const MetricRange& range) const {
-  return readers_->Run(
-      [&](ReadTransaction& transaction) -> absl::StatusOr<std::vector<v1::MetricPoint>> {
-        LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
-        return ReadMetricRange(transaction, job, range);
-      });
+absl::StatusOr<MetricsInRange> Catalog::QueryMetrics(absl::string_view job_id,
+                                                     const MetricRange& range) const {
+  return readers_->Run([&](ReadTransaction& transaction) -> absl::StatusOr<MetricsInRange> {
+    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+    return ReadMetricRange(transaction, job, range);
+  });
 }
 
 absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::ListCheckpoints(
@@ -306,46 +331,43 @@ absl::StatusOr<std::vector<v1::Checkpoint>> Catalog::ListCheckpoints(
 
 absl::StatusOr<v1::Checkpoint> Catalog::GetCheckpoint(absl::string_view job_id,
                                                       int64_t step) const {
-  // `best` depends on the others, of which there are few.
-  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all, ListCheckpoints(job_id));
-  for (const v1::Checkpoint& checkpoint : all) {
-    if (checkpoint.step() == step) return checkpoint;
-  }
-  return absl::NotFoundError(absl::StrCat("job ", job_id, " has no checkpoint ", CheckpointId(step),
-                                          "; list its checkpoints to see those that it keeps"));
+  return readers_->Run(
+      [&](ReadTransaction& transaction) { return ReadCheckpoint(transaction, job_id, step); });
 }
 
 absl::StatusOr<v1::Checkpoint> Catalog::ImportCheckpoint(const NewJob& job,
                                                          const v1::Checkpoint& checkpoint,
                                                          absl::Time now) {
-  LORSA_RETURN_IF_ERROR(writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const InsertedJob inserted, InsertJob(transaction, job, now));
-    return StoreImportedCheckpoint(transaction, inserted.stored, checkpoint, now);
-  }));
-  return GetCheckpoint(job.id, checkpoint.step());
+  return WriteFor<v1::Checkpoint>(
+      *writer_, [&](WriteTransaction& transaction) -> absl::StatusOr<v1::Checkpoint> {
+        LORSA_ASSIGN_OR_RETURN(const InsertedJob inserted, InsertJob(transaction, job, now));
+        LORSA_RETURN_IF_ERROR(
+            StoreImportedCheckpoint(transaction, inserted.stored, checkpoint, now));
+        return ReadCheckpoint(transaction, job.id, checkpoint.step());
+      });
 }
 
-absl::StatusOr<v1::Checkpoint> Catalog::PinCheckpoint(absl::string_view job_id, int64_t step,
-                                                      bool pinned) {
-  LORSA_RETURN_IF_ERROR(writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
-    return StorePin(transaction, job, step, pinned);
-  }));
-  return GetCheckpoint(job_id, step);
+absl::StatusOr<v1::Checkpoint> Catalog::PinCheckpoint(absl::string_view job_id,
+                                                      const CheckpointChoice& choose, bool pinned) {
+  return WriteFor<v1::Checkpoint>(
+      *writer_, [&](WriteTransaction& transaction) -> absl::StatusOr<v1::Checkpoint> {
+        LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+        LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
+                               ReadCheckpoints(transaction, job_id));
+        LORSA_ASSIGN_OR_RETURN(const int64_t step, choose(all));
+        LORSA_RETURN_IF_ERROR(StorePin(transaction, job, step, pinned));
+        return ReadCheckpoint(transaction, job_id, step);
+      });
 }
 
 absl::Status Catalog::DeleteCheckpoint(absl::string_view job_id, int64_t step,
-                                       bool even_if_pinned) {
-  return WriteDeletion([&](WriteTransaction& transaction) -> absl::Status {
-    LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
-    return RemoveCheckpoint(transaction, job, step, even_if_pinned);
-  });
-}
-
-absl::Status Catalog::DeleteUnneededCheckpoint(absl::string_view job_id, int64_t step) {
+                                       const CheckpointCheck& check, bool keep_files) {
   return WriteDeletion([&](WriteTransaction& transaction) -> absl::Status {
     LORSA_ASSIGN_OR_RETURN(const StoredJob job, ReadJob(transaction, job_id));
-    return RemoveUnneededCheckpoint(transaction, job, step);
+    LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint,
+                           ReadCheckpoint(transaction, job_id, step));
+    LORSA_RETURN_IF_ERROR(check(job.record, checkpoint));
+    return RemoveCheckpoint(transaction, job.number, step, keep_files);
   });
 }
 
@@ -393,11 +415,26 @@ absl::Status Catalog::AdoptAttempt(absl::string_view job_id, const AdoptedAttemp
   });
 }
 
-absl::Status Catalog::PutVerdict(absl::string_view job_id, const v1::Checkpoint& checkpoint,
-                                 absl::string_view damage, absl::Time now) {
-  return writer_->Write([&](WriteTransaction& transaction) -> absl::Status {
+absl::StatusOr<std::vector<int64_t>> Catalog::DeleteCheckpoints(absl::string_view job_id,
+                                                                const CheckpointRule& rule) {
+  std::vector<int64_t> steps;
+  LORSA_RETURN_IF_ERROR(WriteDeletion([&](WriteTransaction& transaction) -> absl::Status {
     LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
-    return StoreVerdict(transaction, job, checkpoint, damage, now);
+    LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
+                           ReadCheckpoints(transaction, job_id));
+    steps = rule(all);
+    for (const int64_t step : steps) {
+      LORSA_RETURN_IF_ERROR(RemoveCheckpoint(transaction, job, step, /*keep_files=*/false));
+    }
+    return absl::OkStatus();
+  }));
+  return steps;
+}
+
+absl::StatusOr<bool> Catalog::PutVerdict(absl::string_view job_id, const v1::Checkpoint& checkpoint,
+                                         absl::string_view damage, absl::Time now) {
+  return WriteFor<bool>(*writer_, [&](WriteTransaction& transaction) {
+    return StoreVerdict(transaction, job_id, checkpoint, damage, now);
   });
 }
 

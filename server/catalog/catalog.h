@@ -62,6 +62,13 @@ struct JobRecord {
   bool has_pin = false;
 };
 
+// A job with its number, which grows from one job to the next and is never given to another one: by
+// it the other tables refer to the job, and pages of a list go on after it.
+struct StoredJob {
+  int64_t number = 0;
+  JobRecord record;
+};
+
 // By what a request that is sent again is known.
 struct RequestIdentity {
   std::string id;      // chosen by the client; empty: each request is one of its own
@@ -107,6 +114,12 @@ struct NewSweep {
   std::vector<NewJob> jobs;  // with ids of their own
 };
 
+// As StoredJob.
+struct StoredSweep {
+  int64_t number = 0;
+  v1::Sweep sweep;
+};
+
 // What one transaction does to a job; what is left empty stays as it is.
 struct JobChange {
   // The new state; must be a legal edge from the current one. Empty: an event without a change of
@@ -115,7 +128,8 @@ struct JobChange {
   // Of the event and, with a new state, of the job.
   std::string reason;
   std::string message;
-  // Begins attempt number current + 1, known by the sha256 (hex) of its token.
+  // Begins attempt number current + 1, known by the sha256 (hex) of its token. The row of the
+  // current one goes if that did not reach its machine: a machine that stays away leaves one row.
   std::optional<std::string> new_attempt_token_sha256;
   std::optional<ProcessIdentity> worker;
   std::optional<absl::Time> not_before;
@@ -135,6 +149,22 @@ using JobDecision = std::function<absl::StatusOr<JobChange>(const JobRecord& cur
 // The same for what is done to a job as a whole: OK lets it happen.
 using JobCheck = std::function<absl::Status(const JobRecord& current)>;
 
+// The same for what is done to one checkpoint of a job.
+using CheckpointCheck =
+    std::function<absl::Status(const JobRecord& job, const v1::Checkpoint& checkpoint)>;
+
+// The same for a choice among all checkpoints of a job, oldest step first: the step of one of them.
+using CheckpointChoice =
+    std::function<absl::StatusOr<int64_t>(const std::vector<v1::Checkpoint>& checkpoints)>;
+CheckpointChoice AtStep(int64_t step);
+// The checkpoint of that step; NOT_FOUND, which names the job, if there is none.
+absl::StatusOr<v1::Checkpoint> CheckpointOf(const std::vector<v1::Checkpoint>& checkpoints,
+                                            int64_t step, absl::string_view job_id);
+
+// The same for which of them to delete: steps.
+using CheckpointRule =
+    std::function<std::vector<int64_t>(const std::vector<v1::Checkpoint>& checkpoints)>;
+
 // One attempt of one job.
 struct AttemptKey {
   std::string job_id;
@@ -151,13 +181,24 @@ struct AdoptedAttempt {
 // Generation of a copy of a catalog: what happened since it was made is not known to it.
 inline constexpr int64_t kGenerationOfCopy = 0;
 
+struct FoundAttempt {
+  AttemptKey key;
+  // It is the newest attempt of its job and has a worker.
+  bool is_current = false;
+};
+
+// A job and its checkpoints at one moment, oldest step first.
+struct JobWithCheckpoints {
+  v1::Job job;
+  std::vector<v1::Checkpoint> checkpoints;
+};
+
 struct JobFilter {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // unspecified = all
   std::map<std::string, std::string> labels;       // all of them
   std::string sweep_id;                            // empty = of any sweep or none
-  // Only jobs created before this one; empty = from the newest. A job that does not exist gives
-  // INVALID_ARGUMENT.
-  std::string before_id;
+  // Only jobs with a lower number; 0 = from the newest.
+  int64_t before = 0;
   int limit = 50;
 };
 
@@ -169,12 +210,30 @@ struct MetricRange {
   // At most `limit` points (2 or more) spread over the range, its first and its last among them,
   // instead of its first ones.
   bool thinned = false;
+  std::vector<std::string> names;  // of the values wanted; empty = all
+  // Of all points together. A page ends earlier and a thinned range gets fewer points, but two at
+  // least, rather than be larger.
+  size_t max_bytes = 2 << 20;
+};
+
+// Points of a range, in order of step.
+struct MetricsInRange {
+  std::vector<v1::MetricPoint> points;
+  // Of the first point left out at the end; nothing of a thinned range.
+  std::optional<int64_t> next_step;
 };
 
 // Which points of a stream.
 struct MetricFilter {
   v1::MetricKind kind = v1::METRIC_KIND_UNSPECIFIED;  // unspecified = both
   int64_t every_steps = 1;                            // training points of multiples of this alone
+  std::vector<std::string> names;                     // as in MetricRange
+};
+
+// Points of a stream, in order of sequence, and the state of the job at that moment.
+struct MetricsSoFar {
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  std::vector<v1::MetricPoint> points;
 };
 
 // All methods block and may be called from any thread, but not from a JobDecision. Errors:
@@ -206,14 +265,17 @@ class Catalog {
   absl::StatusOr<std::optional<JobRecord>> FindRepeatedJob(absl::string_view id,
                                                            const RequestIdentity& request) const;
   absl::StatusOr<JobRecord> GetJob(absl::string_view id) const;
+  absl::StatusOr<JobWithCheckpoints> GetJobWithCheckpoints(absl::string_view id) const;
   // Newest first.
-  absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter) const;
+  absl::StatusOr<std::vector<StoredJob>> ListJobs(const JobFilter& filter) const;
   // All jobs that hold a slot (server/jobs/job_state.h).
   absl::StatusOr<std::vector<JobRecord>> ActiveJobs() const;
   // Hands QUEUED jobs to `visit`, one at a time, until it returns false. They come in queue order:
   // by priority, higher first, then by position. `visit` does not call the catalog.
   absl::Status VisitQueuedJobs(const std::function<bool(const JobRecord&)>& visit) const;
   absl::StatusOr<int64_t> CountJobs(v1::JobState state) const;
+  // Of each state in which there is a job.
+  absl::StatusOr<std::map<v1::JobState, int64_t>> CountJobsByState() const;
   // At most `limit` jobs that have not ended, nor are about to (CANCELLING), though their deadline
   // is over.
   absl::StatusOr<std::vector<JobRecord>> OverdueJobs(absl::Time now, int limit) const;
@@ -241,8 +303,8 @@ class Catalog {
                                                              const RequestIdentity& request) const;
   // With its counts and its best job as they are.
   absl::StatusOr<v1::Sweep> GetSweep(absl::string_view id) const;
-  // Newest first, those created before the sweep `before_id`; empty = from the newest.
-  absl::StatusOr<std::vector<v1::Sweep>> ListSweeps(absl::string_view before_id, int limit) const;
+  // Newest first, those with a lower number than `before`; 0 = from the newest.
+  absl::StatusOr<std::vector<StoredSweep>> ListSweeps(int64_t before, int limit) const;
 
   // --- Removal of a job: from DeleteJob on no other method sees it, but its id stays taken until
   // its files are gone and PurgeJob has taken its rows. ---
@@ -260,7 +322,7 @@ class Catalog {
                                                        int64_t after_revision, int limit) const;
 
   // The attempt, current or past, whose token has this sha256 (hex). NOT_FOUND if none.
-  absl::StatusOr<AttemptKey> FindAttempt(absl::string_view token_sha256) const;
+  absl::StatusOr<FoundAttempt> FindAttempt(absl::string_view token_sha256) const;
 
   // --- What an attempt reports. ABORTED if it is no longer the current attempt of a job that has
   // a worker: a stalled worker of an older attempt can change nothing. ---
@@ -279,14 +341,11 @@ class Catalog {
 
   // --- Metrics ---
 
-  // Points of a job with a higher sequence, in order of sequence.
-  absl::StatusOr<std::vector<v1::MetricPoint>> MetricsAfter(absl::string_view job_id,
-                                                            int64_t after_sequence,
-                                                            const MetricFilter& filter,
-                                                            int limit) const;
-  // In order of step.
-  absl::StatusOr<std::vector<v1::MetricPoint>> QueryMetrics(absl::string_view job_id,
-                                                            const MetricRange& range) const;
+  // Points of a job with a higher sequence.
+  absl::StatusOr<MetricsSoFar> MetricsAfter(absl::string_view job_id, int64_t after_sequence,
+                                            const MetricFilter& filter, int limit) const;
+  absl::StatusOr<MetricsInRange> QueryMetrics(absl::string_view job_id,
+                                              const MetricRange& range) const;
 
   // --- Checkpoints ---
 
@@ -298,21 +357,26 @@ class Catalog {
   // Oldest step first, `best` set on one at most.
   absl::StatusOr<std::vector<v1::Checkpoint>> ListCheckpoints(absl::string_view job_id) const;
   absl::StatusOr<v1::Checkpoint> GetCheckpoint(absl::string_view job_id, int64_t step) const;
-  // The checkpoint with its pin set or taken off.
-  absl::StatusOr<v1::Checkpoint> PinCheckpoint(absl::string_view job_id, int64_t step, bool pinned);
-  // OK if there is none; FAILED_PRECONDITION if it is pinned, unless that shall not count. What is
-  // deleted even if it is pinned may not be removed from the disk (RemovedCheckpoints).
+  // Sets the pin of the checkpoint that `choose` names, or takes it off; returns the checkpoint.
+  absl::StatusOr<v1::Checkpoint> PinCheckpoint(absl::string_view job_id,
+                                               const CheckpointChoice& choose, bool pinned);
+  // If `check` lets it. Unless `keep_files`, its folder may be removed from then on
+  // (RemovedCheckpoints).
   absl::Status DeleteCheckpoint(absl::string_view job_id, int64_t step,
-                                bool even_if_pinned = false);
-  // The same, and FAILED_PRECONDITION for the newest undamaged one of a job that has not ended.
-  absl::Status DeleteUnneededCheckpoint(absl::string_view job_id, int64_t step);
-  // What a look at the files of `checkpoint`, as it was read from here, found: `damage` is empty if
-  // they hold. OK if it is gone, or was published again with other files, in the meantime.
-  absl::Status PutVerdict(absl::string_view job_id, const v1::Checkpoint& checkpoint,
-                          absl::string_view damage, absl::Time now);
-  // At most `limit` of those not looked at since then, the longest ago first, of all jobs.
+                                const CheckpointCheck& check, bool keep_files = false);
+  // The same for those that `rule` names; returns their steps.
+  absl::StatusOr<std::vector<int64_t>> DeleteCheckpoints(absl::string_view job_id,
+                                                         const CheckpointRule& rule);
+  // What a look at the files of `checkpoint` found: `damage` is empty if they hold. `checkpoint`
+  // was read from here before the look began. False, and nothing happens, if it was removed,
+  // published again or judged by another look since.
+  absl::StatusOr<bool> PutVerdict(absl::string_view job_id, const v1::Checkpoint& checkpoint,
+                                  absl::string_view damage, absl::Time now);
+  // At most `limit` of those not looked at since then, the longest ago first, of all jobs. `best`
+  // is not set.
   absl::StatusOr<std::vector<v1::Checkpoint>> UnverifiedCheckpoints(absl::Time since,
                                                                     int limit) const;
+  // `best` is not set.
   absl::StatusOr<std::vector<v1::Checkpoint>> DamagedCheckpoints(int limit) const;
 
   // Steps of those that were deleted since the last ForgetRemovedCheckpoints: their folders are the
@@ -357,9 +421,10 @@ class Catalog {
                                                                     int limit) const;
   // At most ten.
   absl::StatusOr<std::vector<v1::ActivationSet>> QuarantinedSets() const;
-  // Lets `change` alter the set, in one transaction; returns it as it is then. Its aliases get its
-  // state and problems. An error of `change` is handed on and nothing happens. `change` runs on the
-  // writer thread, as a JobDecision does.
+  // Lets `change` alter the set, in one transaction, and gives it the next revision; returns it as
+  // it is then. Its aliases get its state and problems, and their next revision too. An error of
+  // `change` is handed on and nothing happens. `change` runs on the writer thread, as a JobDecision
+  // does.
   absl::StatusOr<v1::ActivationSet> UpdateActivationSet(
       absl::string_view id, const std::function<absl::Status(v1::ActivationSet&)>& change);
   // FAILED_PRECONDITION naming a job that trains on it and has not ended.

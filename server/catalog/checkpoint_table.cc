@@ -2,8 +2,8 @@
 
 #include <google/protobuf/util/time_util.h>
 
-#include <algorithm>
-#include <iterator>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -16,7 +16,14 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
-absl::StatusOr<v1::Checkpoint> CheckpointFromRow(const Statement& row, absl::string_view job_id) {
+// The order in which CheckpointFromRow reads. Those of a job on its way out are never among them.
+#define LORSA_CHECKPOINT_SELECT                                                          \
+  "SELECT step, checkpoints.attempt, tokens, checkpoints.create_time, files, fvu,"       \
+  " scheduled, pinned, damage, verify_time, jobs.id FROM checkpoints JOIN jobs ON job =" \
+  " jobs.number AND deleted = 0 "
+
+absl::StatusOr<v1::Checkpoint> CheckpointFromRow(const Statement& row) {
+  const std::string job_id = row.Bytes(10);
   v1::Checkpoint checkpoint;
   if (!checkpoint.ParseFromString(row.Bytes(4))) {
     return absl::DataLossError(absl::StrCat("catalog: a checkpoint of job ", job_id,
@@ -35,6 +42,16 @@ absl::StatusOr<v1::Checkpoint> CheckpointFromRow(const Statement& row, absl::str
   *checkpoint.mutable_verify_time() =
       TimeUtil::NanosecondsToTimestamp(row.IsNull(9) ? row.Int(3) : row.Int(9));
   return checkpoint;
+}
+
+absl::StatusOr<std::vector<v1::Checkpoint>> CheckpointsFromRows(Statement& statement) {
+  std::vector<v1::Checkpoint> checkpoints;
+  while (true) {
+    LORSA_ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return checkpoints;
+    LORSA_ASSIGN_OR_RETURN(v1::Checkpoint checkpoint, CheckpointFromRow(statement));
+    checkpoints.push_back(std::move(checkpoint));
+  }
 }
 
 // As the column `files` has them.
@@ -89,29 +106,6 @@ absl::StatusOr<bool> IsNewestStep(ReadTransaction& transaction, const StoredJob&
   return statement.Int(0) == 0;
 }
 
-// The checkpoints that rows of (job's id, step) name.
-absl::StatusOr<std::vector<v1::Checkpoint>> CheckpointsNamedBy(ReadTransaction& transaction,
-                                                               Statement& rows) {
-  std::vector<v1::Checkpoint> named;
-  while (true) {
-    LORSA_ASSIGN_OR_RETURN(const bool row, rows.Step());
-    if (!row) return named;
-    LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
-                           ReadCheckpoints(transaction, rows.Bytes(0)));
-    std::copy_if(all.begin(), all.end(), std::back_inserter(named),
-                 [&](const v1::Checkpoint& c) { return c.step() == rows.Int(1); });
-  }
-}
-
-absl::StatusOr<bool> IsPinned(ReadTransaction& transaction, int64_t job, int64_t step) {
-  LORSA_ASSIGN_OR_RETURN(
-      Statement statement,
-      transaction.Prepare(
-          "SELECT COUNT(*) FROM checkpoints WHERE job = ?1 AND step = ?2 AND pinned = 1"));
-  LORSA_RETURN_IF_ERROR(statement.Bind(job).Bind(step).Step().status());
-  return statement.Int(0) > 0;
-}
-
 }  // namespace
 
 absl::Status StoreCheckpoint(WriteTransaction& transaction, const StoredJob& job,
@@ -162,22 +156,22 @@ absl::Status StoreImportedCheckpoint(WriteTransaction& transaction, const Stored
 
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(ReadTransaction& transaction,
                                                             absl::string_view job_id) {
-  LORSA_ASSIGN_OR_RETURN(const int64_t job, JobNumber(transaction, job_id));
+  LORSA_RETURN_IF_ERROR(JobNumber(transaction, job_id).status());
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      transaction.Prepare(
-          "SELECT step, attempt, tokens, create_time, files, fvu, scheduled, pinned,"
-          " damage, verify_time FROM checkpoints WHERE job = ?1 ORDER BY step"));
-  statement.Bind(job);
-  std::vector<v1::Checkpoint> checkpoints;
-  while (true) {
-    LORSA_ASSIGN_OR_RETURN(const bool row, statement.Step());
-    if (!row) break;
-    LORSA_ASSIGN_OR_RETURN(v1::Checkpoint checkpoint, CheckpointFromRow(statement, job_id));
-    checkpoints.push_back(std::move(checkpoint));
-  }
+      transaction.Prepare(LORSA_CHECKPOINT_SELECT "WHERE jobs.id = ?1 ORDER BY step"));
+  LORSA_ASSIGN_OR_RETURN(std::vector<v1::Checkpoint> checkpoints,
+                         CheckpointsFromRows(statement.Bind(job_id)));
   MarkBest(checkpoints);
   return checkpoints;
+}
+
+absl::StatusOr<v1::Checkpoint> ReadCheckpoint(ReadTransaction& transaction,
+                                              absl::string_view job_id, int64_t step) {
+  // `best` depends on the others, of which there are few.
+  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
+                         ReadCheckpoints(transaction, job_id));
+  return CheckpointOf(all, step, job_id);
 }
 
 absl::Status StorePin(WriteTransaction& transaction, int64_t job, int64_t step, bool pinned) {
@@ -187,66 +181,54 @@ absl::Status StorePin(WriteTransaction& transaction, int64_t job, int64_t step, 
   return statement.Bind(job).Bind(step).Bind(static_cast<int64_t>(pinned)).Run();
 }
 
-absl::Status StoreVerdict(WriteTransaction& transaction, int64_t job,
-                          const v1::Checkpoint& checkpoint, absl::string_view damage,
-                          absl::Time now) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         transaction.Prepare("UPDATE checkpoints SET damage = ?4, verify_time = ?5"
-                                             " WHERE job = ?1 AND step = ?2 AND files = ?3"));
-  return statement.Bind(job)
-      .Bind(static_cast<int64_t>(checkpoint.step()))
-      .BindBlob(FilesBlob(checkpoint))
-      .Bind(damage)
-      .Bind(absl::ToUnixNanos(now))
-      .Run();
+absl::StatusOr<bool> StoreVerdict(WriteTransaction& transaction, absl::string_view job_id,
+                                  const v1::Checkpoint& checkpoint, absl::string_view damage,
+                                  absl::Time now) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      transaction.Prepare(
+          "UPDATE checkpoints SET damage = ?7, verify_time = ?8 WHERE step = ?2 AND files = ?3 AND"
+          " create_time = ?4 AND COALESCE(verify_time, create_time) = ?5 AND damage = ?6 AND"
+          " job = (SELECT number FROM jobs WHERE id = ?1 AND deleted = 0)"));
+  LORSA_RETURN_IF_ERROR(
+      statement.Bind(job_id)
+          .Bind(static_cast<int64_t>(checkpoint.step()))
+          .BindBlob(FilesBlob(checkpoint))
+          .Bind(static_cast<int64_t>(TimeUtil::TimestampToNanoseconds(checkpoint.create_time())))
+          .Bind(static_cast<int64_t>(TimeUtil::TimestampToNanoseconds(checkpoint.verify_time())))
+          .Bind(checkpoint.damage())
+          .Bind(damage)
+          .Bind(absl::ToUnixNanos(now))
+          .Run());
+  return transaction.changes() == 1;
 }
 
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadUnverifiedSince(ReadTransaction& transaction,
                                                                 absl::Time since, int limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      transaction.Prepare("SELECT id, step FROM checkpoints JOIN jobs ON job = number"
-                          " WHERE COALESCE(verify_time, checkpoints.create_time) < ?1"
+      transaction.Prepare(LORSA_CHECKPOINT_SELECT
+                          "WHERE COALESCE(verify_time, checkpoints.create_time) < ?1"
                           " ORDER BY COALESCE(verify_time, checkpoints.create_time) LIMIT ?2"));
-  statement.Bind(absl::ToUnixNanos(since)).Bind(static_cast<int64_t>(limit));
-  return CheckpointsNamedBy(transaction, statement);
+  return CheckpointsFromRows(
+      statement.Bind(absl::ToUnixNanos(since)).Bind(static_cast<int64_t>(limit)));
 }
 
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadDamagedCheckpoints(ReadTransaction& transaction,
                                                                    int limit) {
-  LORSA_ASSIGN_OR_RETURN(Statement statement,
-                         transaction.Prepare("SELECT id, step FROM checkpoints JOIN jobs ON job ="
-                                             " number WHERE damage != '' ORDER BY job LIMIT ?1"));
-  statement.Bind(static_cast<int64_t>(limit));
-  return CheckpointsNamedBy(transaction, statement);
-}
-
-absl::Status RemoveUnneededCheckpoint(WriteTransaction& transaction, const StoredJob& job,
-                                      int64_t step) {
-  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
-                         ReadCheckpoints(transaction, job.record.id));
-  const auto usable = [](const v1::Checkpoint& checkpoint) { return checkpoint.damage().empty(); };
-  const auto newest = std::find_if(all.rbegin(), all.rend(), usable);
-  if (!IsFinal(job.record.job.state()) && newest != all.rend() && newest->step() == step) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the checkpoint ", CheckpointId(step), " is the newest of job ", job.record.id,
-                     ", which has not ended and would go on from it; cancel the job first"));
-  }
-  return RemoveCheckpoint(transaction, job.number, step, /*even_if_pinned=*/false);
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      transaction.Prepare(LORSA_CHECKPOINT_SELECT "WHERE damage != '' ORDER BY job LIMIT ?1"));
+  return CheckpointsFromRows(statement.Bind(static_cast<int64_t>(limit)));
 }
 
 absl::Status RemoveCheckpoint(WriteTransaction& transaction, int64_t job, int64_t step,
-                              bool even_if_pinned) {
-  LORSA_ASSIGN_OR_RETURN(const bool pinned, IsPinned(transaction, job, step));
-  if (pinned && !even_if_pinned) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the checkpoint ", CheckpointId(step), " is pinned; unpin it first"));
-  }
+                              bool keep_files) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
       transaction.Prepare("DELETE FROM checkpoints WHERE job = ?1 AND step = ?2"));
   LORSA_RETURN_IF_ERROR(statement.Bind(job).Bind(step).Run());
-  if (even_if_pinned || transaction.changes() == 0) return absl::OkStatus();
+  if (keep_files || transaction.changes() == 0) return absl::OkStatus();
   return StoreRemoved(transaction, job, step);
 }
 

@@ -26,33 +26,32 @@ absl::Status StoreCopiedCheckpoint(WriteTransaction& transaction, const StoredJo
 absl::Status StoreImportedCheckpoint(WriteTransaction& transaction, const StoredJob& job,
                                      const v1::Checkpoint& checkpoint, absl::Time now);
 
-// Oldest step first.
+// Oldest step first, with `best`. NOT_FOUND for the job, and for the checkpoint.
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadCheckpoints(ReadTransaction& transaction,
                                                             absl::string_view job_id);
+absl::StatusOr<v1::Checkpoint> ReadCheckpoint(ReadTransaction& transaction,
+                                              absl::string_view job_id, int64_t step);
 
 // Nothing happens to a checkpoint that is not there.
 absl::Status StorePin(WriteTransaction& transaction, int64_t job, int64_t step, bool pinned);
 
-// What a look at its files found: `damage` is empty if they hold. Nothing happens to a checkpoint
-// that is gone, or was published again with other files.
-absl::Status StoreVerdict(WriteTransaction& transaction, int64_t job,
-                          const v1::Checkpoint& checkpoint, absl::string_view damage,
-                          absl::Time now);
+// As Catalog::PutVerdict.
+absl::StatusOr<bool> StoreVerdict(WriteTransaction& transaction, absl::string_view job_id,
+                                  const v1::Checkpoint& checkpoint, absl::string_view damage,
+                                  absl::Time now);
 
-// At most `limit` of those that were not looked at since then; the longest ago first.
+// At most `limit` of those that were not looked at since then; the longest ago first. Without
+// `best`.
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadUnverifiedSince(ReadTransaction& transaction,
                                                                 absl::Time since, int limit);
 
+// Without `best`.
 absl::StatusOr<std::vector<v1::Checkpoint>> ReadDamagedCheckpoints(ReadTransaction& transaction,
                                                                    int limit);
 
-// FAILED_PRECONDITION if it is pinned, or the newest undamaged one of a job that has not ended.
-absl::Status RemoveUnneededCheckpoint(WriteTransaction& transaction, const StoredJob& job,
-                                      int64_t step);
-
-// FAILED_PRECONDITION if it is pinned, unless that shall not count; its files are to be kept then.
+// Nothing happens to a checkpoint that is not there. `keep_files`: as in Catalog::DeleteCheckpoint.
 absl::Status RemoveCheckpoint(WriteTransaction& transaction, int64_t job, int64_t step,
-                              bool even_if_pinned);
+                              bool keep_files);
 
 }  // namespace lorsa::server
 

@@ -107,14 +107,22 @@ absl::StatusOr<StoredJob> JobFromRow(const Statement& row) {
   return stored;
 }
 
-absl::StatusOr<std::vector<JobRecord>> JobsFromRows(Statement& statement) {
-  std::vector<JobRecord> jobs;
+absl::StatusOr<std::vector<StoredJob>> StoredJobsFromRows(Statement& statement) {
+  std::vector<StoredJob> jobs;
   while (true) {
     LORSA_ASSIGN_OR_RETURN(const bool row, statement.Step());
     if (!row) return jobs;
     LORSA_ASSIGN_OR_RETURN(StoredJob job, JobFromRow(statement));
-    jobs.push_back(std::move(job.record));
+    jobs.push_back(std::move(job));
   }
+}
+
+absl::StatusOr<std::vector<JobRecord>> JobsFromRows(Statement& statement) {
+  LORSA_ASSIGN_OR_RETURN(std::vector<StoredJob> stored, StoredJobsFromRows(statement));
+  std::vector<JobRecord> jobs;
+  jobs.reserve(stored.size());
+  for (StoredJob& job : stored) jobs.push_back(std::move(job.record));
+  return jobs;
 }
 
 absl::Status NoSuchJob(absl::string_view id) {
@@ -149,8 +157,18 @@ absl::Status InsertEvent(WriteTransaction& transaction, const StoredJob& job,
       .Run();
 }
 
+absl::Status RemoveAttempt(WriteTransaction& transaction, const StoredJob& job) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement statement,
+      transaction.Prepare("DELETE FROM attempts WHERE job = ?1 AND attempt = ?2"));
+  return statement.Bind(job.number).Bind(static_cast<int64_t>(job.record.job.attempt())).Run();
+}
+
 absl::Status InsertAttempt(WriteTransaction& transaction, const StoredJob& job,
                            absl::string_view token_sha256, absl::Time now) {
+  if (job.record.job.reason() == kUnreachable) {
+    LORSA_RETURN_IF_ERROR(RemoveAttempt(transaction, job));
+  }
   const auto attempt = static_cast<int64_t>(job.record.job.attempt() + 1);
   {
     LORSA_ASSIGN_OR_RETURN(
@@ -350,17 +368,8 @@ absl::StatusOr<int64_t> JobNumber(ReadTransaction& transaction, absl::string_vie
   return statement.Int(0);
 }
 
-absl::StatusOr<std::vector<JobRecord>> ReadJobs(ReadTransaction& transaction,
+absl::StatusOr<std::vector<StoredJob>> ReadJobs(ReadTransaction& transaction,
                                                 const JobFilter& filter) {
-  int64_t before = std::numeric_limits<int64_t>::max();
-  if (!filter.before_id.empty()) {
-    const absl::StatusOr<int64_t> number = JobNumber(transaction, filter.before_id);
-    if (absl::IsNotFound(number.status())) {
-      return absl::InvalidArgumentError("the page token names no job; list from the first page");
-    }
-    LORSA_RETURN_IF_ERROR(number.status());
-    before = *number;
-  }
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
       transaction.Prepare(
@@ -369,11 +378,11 @@ absl::StatusOr<std::vector<JobRecord>> ReadJobs(ReadTransaction& transaction,
           " (SELECT 1 FROM json_each(?3) AS wanted WHERE NOT EXISTS (SELECT 1 FROM job_labels"
           " WHERE job = jobs.number AND key = wanted.key AND value = wanted.value))"
           " AND (?4 = '' OR sweeps.id = ?4) ORDER BY jobs.number DESC LIMIT ?5"));
-  statement.Bind(before)
+  statement.Bind(filter.before == 0 ? std::numeric_limits<int64_t>::max() : filter.before)
       .Bind(static_cast<int64_t>(filter.state))
       .Bind(nlohmann::json(filter.labels).dump())
       .Bind(filter.sweep_id);
-  return JobsFromRows(statement.Bind(static_cast<int64_t>(filter.limit)));
+  return StoredJobsFromRows(statement.Bind(static_cast<int64_t>(filter.limit)));
 }
 
 absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(ReadTransaction& transaction,
@@ -397,6 +406,25 @@ absl::Status VisitJobsInState(ReadTransaction& transaction, v1::JobState state,
     if (!row) return absl::OkStatus();
     LORSA_ASSIGN_OR_RETURN(const StoredJob job, JobFromRow(statement));
     if (!visit(job.record)) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<v1::JobState> ReadJobState(ReadTransaction& transaction, int64_t job) {
+  LORSA_ASSIGN_OR_RETURN(Statement statement,
+                         transaction.Prepare("SELECT state FROM jobs WHERE number = ?1"));
+  LORSA_RETURN_IF_ERROR(statement.Bind(job).Step().status());
+  return static_cast<v1::JobState>(statement.Int(0));
+}
+
+absl::StatusOr<std::map<v1::JobState, int64_t>> CountJobsInStates(ReadTransaction& transaction) {
+  LORSA_ASSIGN_OR_RETURN(
+      Statement row,
+      transaction.Prepare("SELECT state, COUNT(*) FROM jobs WHERE deleted = 0 GROUP BY state"));
+  std::map<v1::JobState, int64_t> counts;
+  while (true) {
+    LORSA_ASSIGN_OR_RETURN(const bool more, row.Step());
+    if (!more) return counts;
+    counts[static_cast<v1::JobState>(row.Int(0))] = row.Int(1);
   }
 }
 
@@ -485,15 +513,17 @@ absl::StatusOr<std::vector<v1::JobEvent>> ReadEvents(ReadTransaction& transactio
   }
 }
 
-absl::StatusOr<AttemptKey> ReadAttempt(ReadTransaction& transaction,
-                                       absl::string_view token_sha256) {
+absl::StatusOr<FoundAttempt> ReadAttempt(ReadTransaction& transaction,
+                                         absl::string_view token_sha256) {
   LORSA_ASSIGN_OR_RETURN(
       Statement statement,
-      transaction.Prepare("SELECT id, attempts.attempt FROM attempts JOIN jobs ON job = number"
-                          " WHERE token_sha256 = ?1 AND deleted = 0"));
+      transaction.Prepare("SELECT id, attempts.attempt, jobs.attempt, state FROM attempts JOIN jobs"
+                          " ON job = number WHERE token_sha256 = ?1 AND deleted = 0"));
   LORSA_ASSIGN_OR_RETURN(const bool row, statement.Bind(token_sha256).Step());
   if (!row) return absl::NotFoundError("no attempt has this token");
-  return AttemptKey{statement.Bytes(0), static_cast<int>(statement.Int(1))};
+  return FoundAttempt{.key = {statement.Bytes(0), static_cast<int>(statement.Int(1))},
+                      .is_current = statement.Int(1) == statement.Int(2) &&
+                                    HasWorker(static_cast<v1::JobState>(statement.Int(3)))};
 }
 
 absl::StatusOr<StoredJob> RequireCurrent(ReadTransaction& transaction, const AttemptKey& attempt) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,12 +18,6 @@
 #include "server/catalog/transaction.h"
 
 namespace lorsa::server {
-
-// A job with its number, by which the other tables refer to it.
-struct StoredJob {
-  int64_t number = 0;
-  JobRecord record;
-};
 
 struct InsertedJob {
   StoredJob stored;
@@ -39,7 +34,7 @@ absl::StatusOr<std::optional<StoredJob>> FindRepeatedJob(ReadTransaction& transa
                                                          const RequestIdentity& request);
 absl::StatusOr<StoredJob> ReadJob(ReadTransaction& transaction, absl::string_view id);
 absl::StatusOr<int64_t> JobNumber(ReadTransaction& transaction, absl::string_view id);
-absl::StatusOr<std::vector<JobRecord>> ReadJobs(ReadTransaction& transaction,
+absl::StatusOr<std::vector<StoredJob>> ReadJobs(ReadTransaction& transaction,
                                                 const JobFilter& filter);
 // In queue order, at most `limit`, as below.
 absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(ReadTransaction& transaction,
@@ -47,7 +42,10 @@ absl::StatusOr<std::vector<JobRecord>> ReadJobsInState(ReadTransaction& transact
 // In queue order, handed to `visit` one at a time until it returns false.
 absl::Status VisitJobsInState(ReadTransaction& transaction, v1::JobState state,
                               const std::function<bool(const JobRecord&)>& visit);
+absl::StatusOr<v1::JobState> ReadJobState(ReadTransaction& transaction, int64_t job);
 absl::StatusOr<int64_t> CountJobsInState(ReadTransaction& transaction, v1::JobState state);
+// Of each state in which there is a job.
+absl::StatusOr<std::map<v1::JobState, int64_t>> CountJobsInStates(ReadTransaction& transaction);
 absl::StatusOr<std::vector<JobRecord>> ReadOverdueJobs(ReadTransaction& transaction, absl::Time now,
                                                        int64_t limit);
 absl::StatusOr<std::vector<JobRecord>> ReadExpiredJobs(ReadTransaction& transaction, absl::Time now,
@@ -63,8 +61,8 @@ absl::Status ApplyChange(WriteTransaction& transaction, const StoredJob& job,
 absl::StatusOr<std::vector<v1::JobEvent>> ReadEvents(ReadTransaction& transaction, int64_t job,
                                                      int64_t after_revision, int limit);
 
-absl::StatusOr<AttemptKey> ReadAttempt(ReadTransaction& transaction,
-                                       absl::string_view token_sha256);
+absl::StatusOr<FoundAttempt> ReadAttempt(ReadTransaction& transaction,
+                                         absl::string_view token_sha256);
 // The job, if `attempt` is its current one and has a worker; ABORTED otherwise.
 absl::StatusOr<StoredJob> RequireCurrent(ReadTransaction& transaction, const AttemptKey& attempt);
 

@@ -27,8 +27,8 @@ absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricsAfter(ReadTransaction& t
 absl::StatusOr<std::optional<v1::MetricPoint>> ReadLastMetric(ReadTransaction& transaction,
                                                               int64_t job, v1::MetricKind kind);
 
-absl::StatusOr<std::vector<v1::MetricPoint>> ReadMetricRange(ReadTransaction& transaction,
-                                                             int64_t job, const MetricRange& range);
+absl::StatusOr<MetricsInRange> ReadMetricRange(ReadTransaction& transaction, int64_t job,
+                                               const MetricRange& range);
 
 }  // namespace lorsa::server
 

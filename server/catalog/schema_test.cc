@@ -138,7 +138,7 @@ TEST_F(SchemaTest, OldCatalogIsBroughtUpToDateWithACopyBeside) {
   EXPECT_TRUE(checkpoints->front().scheduled());
   EXPECT_FALSE(checkpoints->front().pinned());
   EXPECT_EQ(checkpoints->front().fvu(), 0.5);
-  EXPECT_TRUE((*catalog)->PinCheckpoint("old", 10, true)->pinned());
+  EXPECT_TRUE((*catalog)->PinCheckpoint("old", AtStep(10), true)->pinned());
 
   EXPECT_EQ(VersionOf(Path()), kSchemaVersion);
   EXPECT_EQ(VersionOf(Path() + ".version-1"), 1);

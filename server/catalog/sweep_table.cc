@@ -43,6 +43,7 @@ absl::Status FindBest(ReadTransaction& transaction, int64_t number, v1::Sweep& s
   LORSA_ASSIGN_OR_RETURN(
       Statement row, transaction.Prepare("SELECT id, fvu FROM jobs JOIN checkpoints ON job = number"
                                          " WHERE sweep = ?1 AND deleted = 0 AND fvu IS NOT NULL"
+                                         " AND damage = ''"
                                          " ORDER BY fvu, number LIMIT 1"));
   LORSA_ASSIGN_OR_RETURN(const bool found, row.Bind(number).Step());
   if (!found) return absl::OkStatus();
@@ -62,6 +63,12 @@ absl::StatusOr<v1::Sweep> SweepFromRow(ReadTransaction& transaction, const State
   LORSA_RETURN_IF_ERROR(CountJobs(transaction, row.Int(0), sweep));
   LORSA_RETURN_IF_ERROR(FindBest(transaction, row.Int(0), sweep));
   return sweep;
+}
+
+absl::StatusOr<bool> IsTaken(ReadTransaction& transaction, absl::string_view id) {
+  LORSA_ASSIGN_OR_RETURN(Statement row,
+                         transaction.Prepare("SELECT number FROM sweeps WHERE id = ?1"));
+  return row.Bind(id).Step();
 }
 
 absl::StatusOr<int64_t> InsertSweepRow(WriteTransaction& transaction, const NewSweep& sweep,
@@ -101,7 +108,8 @@ absl::StatusOr<v1::Sweep> InsertSweep(WriteTransaction& transaction, const NewSw
   LORSA_ASSIGN_OR_RETURN(std::optional<v1::Sweep> repeated,
                          FindRepeatedSweep(transaction, sweep.id, sweep.request));
   if (repeated.has_value()) return *std::move(repeated);
-  if (!absl::IsNotFound(SweepNumber(transaction, sweep.id).status())) {
+  LORSA_ASSIGN_OR_RETURN(const bool taken, IsTaken(transaction, sweep.id));
+  if (taken) {
     return absl::AlreadyExistsError(
         absl::StrCat("there is a sweep ", sweep.id, " already; choose another id"));
   }
@@ -119,36 +127,20 @@ absl::StatusOr<v1::Sweep> ReadSweep(ReadTransaction& transaction, absl::string_v
   return SweepFromRow(transaction, row);
 }
 
-absl::StatusOr<std::vector<v1::Sweep>> ReadSweeps(ReadTransaction& transaction,
-                                                  absl::string_view before_id, int limit) {
-  int64_t before = std::numeric_limits<int64_t>::max();
-  if (!before_id.empty()) {
-    const absl::StatusOr<int64_t> number = SweepNumber(transaction, before_id);
-    if (absl::IsNotFound(number.status())) {
-      return absl::InvalidArgumentError("the page token names no sweep; list from the first page");
-    }
-    LORSA_RETURN_IF_ERROR(number.status());
-    before = *number;
-  }
+absl::StatusOr<std::vector<StoredSweep>> ReadSweeps(ReadTransaction& transaction, int64_t before,
+                                                    int limit) {
   LORSA_ASSIGN_OR_RETURN(
       Statement row,
       transaction.Prepare(LORSA_SWEEP_SELECT "WHERE number < ?1 ORDER BY number DESC LIMIT ?2"));
-  row.Bind(before).Bind(static_cast<int64_t>(limit));
-  std::vector<v1::Sweep> sweeps;
+  row.Bind(before == 0 ? std::numeric_limits<int64_t>::max() : before)
+      .Bind(static_cast<int64_t>(limit));
+  std::vector<StoredSweep> sweeps;
   while (true) {
     LORSA_ASSIGN_OR_RETURN(const bool more, row.Step());
     if (!more) return sweeps;
     LORSA_ASSIGN_OR_RETURN(v1::Sweep sweep, SweepFromRow(transaction, row));
-    sweeps.push_back(std::move(sweep));
+    sweeps.push_back({.number = row.Int(0), .sweep = std::move(sweep)});
   }
-}
-
-absl::StatusOr<int64_t> SweepNumber(ReadTransaction& transaction, absl::string_view id) {
-  LORSA_ASSIGN_OR_RETURN(Statement row,
-                         transaction.Prepare("SELECT number FROM sweeps WHERE id = ?1"));
-  LORSA_ASSIGN_OR_RETURN(const bool found, row.Bind(id).Step());
-  if (!found) return NoSuchSweep(id);
-  return row.Int(0);
 }
 
 }  // namespace lorsa::server

@@ -21,10 +21,9 @@ absl::StatusOr<std::optional<v1::Sweep>> FindRepeatedSweep(ReadTransaction& tran
 absl::StatusOr<v1::Sweep> InsertSweep(WriteTransaction& transaction, const NewSweep& sweep,
                                       absl::Time now);
 absl::StatusOr<v1::Sweep> ReadSweep(ReadTransaction& transaction, absl::string_view id);
-// Newest first, those created before the sweep `before_id`; empty = from the newest.
-absl::StatusOr<std::vector<v1::Sweep>> ReadSweeps(ReadTransaction& transaction,
-                                                  absl::string_view before_id, int limit);
-absl::StatusOr<int64_t> SweepNumber(ReadTransaction& transaction, absl::string_view id);
+// Newest first, those with a lower number than `before`; 0 = from the newest.
+absl::StatusOr<std::vector<StoredSweep>> ReadSweeps(ReadTransaction& transaction, int64_t before,
+                                                    int limit);
 
 }  // namespace lorsa::server
 

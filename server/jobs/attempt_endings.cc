@@ -41,7 +41,7 @@ JobChange Recover(const JobRecord& job, int startup_failures, const Loss& loss,
 
 JobChange TryToReachAgain(const Loss& loss, const JobOptions& options) {
   return {.state = v1::JOB_STATE_RECOVERING,
-          .reason = "UNREACHABLE",
+          .reason = std::string(kUnreachable),
           .message =
               absl::StrCat("the machine of the worker could not be reached: ", loss.cause,
                            "; the next try begins in ", absl::FormatDuration(options.max_backoff)),

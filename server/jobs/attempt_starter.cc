@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
@@ -49,7 +50,7 @@ JobDecision RecordWorker(const AttemptKey& attempt, const ProcessIdentity& worke
 absl::Status AttemptStarter::Start(const JobRecord& job) {
   const AttemptKey attempt{job.id, job.job.attempt() + 1};
   const std::string token = absl::BytesToHexString(env_.random_bytes(kTokenBytes));
-  RemoveEarlierStaging(attempt);                                                         // 1
+  TidyEarlierAttempts(job);                                                              // 1
   LORSA_RETURN_IF_ERROR(ClearFolder(attempt));                                           // 1
   LORSA_RETURN_IF_ERROR(PrepareFolders(attempt));                                        // 1
   LORSA_RETURN_IF_ERROR(WriteJobFile(env_, job));                                        // 1
@@ -59,11 +60,19 @@ absl::Status AttemptStarter::Start(const JobRecord& job) {
 }
 
 // Best effort: the next attempt tries again. Comes first, since a full disk may be why there is a
-// next attempt.
-void AttemptStarter::RemoveEarlierStaging(const AttemptKey& attempt) {
-  for (int earlier = 1; earlier < attempt.attempt; ++earlier) {
-    RemoveStaging(env_, {attempt.job_id, earlier});
+// next attempt. One that never reached its machine leaves nothing: there may be one each minute.
+void AttemptStarter::TidyEarlierAttempts(const JobRecord& job) {
+  const absl::StatusOr<std::vector<std::string>> attempts =
+      env_.fs.List(env_.layout.AttemptsFolder(job.id));
+  if (!attempts.ok()) return;
+  for (const std::string& name : *attempts) {
+    int earlier = 0;
+    // Attempts with a higher number are those of a newer catalog and are left alone.
+    if (!absl::SimpleAtoi(name, &earlier) || earlier > job.job.attempt()) continue;
+    RemoveStaging(env_, {job.id, earlier});
   }
+  if (job.job.reason() != kUnreachable) return;
+  env_.fs.RemoveAll(env_.layout.AttemptFolder(job.id, job.job.attempt())).IgnoreError();
 }
 
 // There is one if a start was cut off before 2: no worker has run in it.

@@ -23,7 +23,7 @@ class AttemptStarter {
 
  private:
   // What earlier attempts staged and did not publish, nobody reads again.
-  void RemoveEarlierStaging(const AttemptKey& attempt);
+  void TidyEarlierAttempts(const JobRecord& job);
   absl::Status ClearFolder(const AttemptKey& attempt);
   absl::Status PrepareFolders(const AttemptKey& attempt);
   absl::Status WriteBootstrap(const AttemptKey& attempt, const std::string& token);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/jobs/checkpoint_files.h"
+#include "server/jobs/job_requests.h"
 #include "server/jobs/job_state.h"
 #include "server/jobs/lost_and_found.h"
 
@@ -146,16 +147,16 @@ absl::Status CheckpointPublisher::TakeBack(const LockedJob& job, int64_t step) {
 
 absl::Status CheckpointPublisher::ApplyRetention(const LockedJob& job,
                                                  const RetentionPolicy& retention) {
-  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> all,
-                         env_.catalog.ListCheckpoints(job.id()));
-  std::vector<RetainedCheckpoint> checkpoints;
-  for (const v1::Checkpoint& checkpoint : all) {
-    if (checkpoint.damage().empty()) checkpoints.push_back(ForRetention(checkpoint));
-  }
-  for (const int64_t step : CheckpointsToDelete(checkpoints, retention)) {
-    const absl::Status deleted = env_.catalog.DeleteCheckpoint(job.id(), step);
-    if (absl::IsFailedPrecondition(deleted)) continue;  // Pinned meanwhile.
-    LORSA_RETURN_IF_ERROR(deleted);
+  const auto rule = [&](const std::vector<v1::Checkpoint>& all) {
+    std::vector<RetainedCheckpoint> checkpoints;
+    for (const v1::Checkpoint& checkpoint : all) {
+      if (checkpoint.damage().empty()) checkpoints.push_back(ForRetention(checkpoint));
+    }
+    return CheckpointsToDelete(checkpoints, retention);
+  };
+  LORSA_ASSIGN_OR_RETURN(const std::vector<int64_t> deleted,
+                         env_.catalog.DeleteCheckpoints(job.id(), rule));
+  for (const int64_t step : deleted) {
     LORSA_RETURN_IF_ERROR(MoveToTrash(job, CheckpointId(step), CheckpointId(step)));
   }
   return absl::OkStatus();
@@ -229,7 +230,11 @@ absl::StatusOr<bool> CheckpointPublisher::RemoveIfDamaged(const AttemptKey& atte
   spdlog::warn("event=checkpoint_damaged job={} attempt={} step={} error=\"{}\"", attempt.job_id,
                attempt.attempt, step, status.ToString());
   LORSA_RETURN_IF_ERROR(
-      env_.catalog.DeleteCheckpoint(attempt.job_id, step, /*even_if_pinned=*/true));
+      env_.catalog.PutVerdict(attempt.job_id, *published, status.message(), env_.now()).status());
+  const absl::Status deleted =
+      env_.catalog.DeleteCheckpoint(attempt.job_id, step, CheckNotPinned, /*keep_files=*/true);
+  if (absl::IsFailedPrecondition(deleted)) return true;
+  LORSA_RETURN_IF_ERROR(deleted);
   const std::string damaged = env_.layout.DamagedFolder(attempt.job_id);
   const std::string target = JoinPath(damaged, CheckpointId(step));
   LORSA_ASSIGN_OR_RETURN(const bool exists, env_.fs.Exists(folder));
@@ -243,7 +248,7 @@ absl::StatusOr<bool> CheckpointPublisher::RemoveIfDamaged(const AttemptKey& atte
 
 absl::Status CheckpointPublisher::Delete(const std::string& job_id, int64_t step) {
   const LockedJob job(locks_, job_id);
-  LORSA_RETURN_IF_ERROR(env_.catalog.DeleteUnneededCheckpoint(job_id, step));
+  LORSA_RETURN_IF_ERROR(env_.catalog.DeleteCheckpoint(job_id, step, CheckUnneeded));
   absl::Status removed = MoveToTrash(job, CheckpointId(step), CheckpointId(step));
   if (removed.ok()) {
     removed = env_.fs.RemoveAll(JoinPath(env_.layout.TrashFolder(job_id), CheckpointId(step)));

@@ -57,13 +57,13 @@ class CheckpointPublisher {
   absl::Status Publish(const AttemptKey& attempt, const v1::CheckpointStaged& staged,
                        const RetentionPolicy& retention);
 
-  // Looks at a published checkpoint that a worker could not use. If it is damaged, it is taken off
-  // the list and its folder moved to damaged/, for people to look at; the pin does not hold it.
-  // Whether it was.
+  // Looks at a published checkpoint that a worker could not use. Returns whether it is damaged;
+  // then no worker is offered it again. A pinned one stays where it is, marked as damaged; any
+  // other is taken off the list and its folder moved to damaged/, for people to look at.
   absl::StatusOr<bool> RemoveIfDamaged(const AttemptKey& attempt, int64_t step);
 
   // Removes a checkpoint and its files; what of them cannot be removed now, a later 6 does.
-  // FAILED_PRECONDITION for one that is pinned or needed (Catalog::DeleteUnneededCheckpoint).
+  // Errors as of CheckUnneeded (job_requests.h); NOT_FOUND if there is none.
   absl::Status Delete(const std::string& job_id, int64_t step);
 
   // Makes the job's folders those of the catalog's checkpoints, as 6 does; nothing of the job may

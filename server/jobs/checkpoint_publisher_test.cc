@@ -5,6 +5,7 @@
 
 #include "base/failing_file_system.h"
 #include "server/jobs/checkpoint_files.h"
+#include "server/jobs/job_requests.h"
 #include "server/jobs/jobs_test_fixture.h"
 
 namespace lorsa::server {
@@ -404,14 +405,14 @@ TEST_F(CheckpointPublisherTest, ADamagedOneTakesNoOthersPlace) {
 TEST_F(CheckpointPublisherTest, ThePinnedAreKeptUntilTheyAreUnpinned) {
   FakeWorker worker = Run("demo");  // keep_checkpoints: 2
   ASSERT_EQ(Publish(worker, Stage(worker, 0)).error(), "");
-  ASSERT_TRUE(catalog_->PinCheckpoint("demo", 0, true)->pinned());
+  ASSERT_TRUE(catalog_->PinCheckpoint("demo", AtStep(0), true)->pinned());
   for (const int64_t step : {10, 20, 30}) {
     ASSERT_EQ(Publish(worker, Stage(worker, step)).error(), "");
   }
   EXPECT_THAT(Steps(), ElementsAre(0, 20, 30));
-  EXPECT_TRUE(absl::IsFailedPrecondition(catalog_->DeleteCheckpoint("demo", 0)));
-  EXPECT_FALSE(catalog_->PinCheckpoint("demo", 0, false)->pinned());
-  EXPECT_TRUE(absl::IsNotFound(catalog_->PinCheckpoint("demo", 10, true).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(catalog_->DeleteCheckpoint("demo", 0, CheckNotPinned)));
+  EXPECT_FALSE(catalog_->PinCheckpoint("demo", AtStep(0), false)->pinned());
+  EXPECT_TRUE(absl::IsNotFound(catalog_->PinCheckpoint("demo", AtStep(10), true).status()));
   ASSERT_EQ(Publish(worker, Stage(worker, 40)).error(), "");
   EXPECT_THAT(Steps(), ElementsAre(30, 40));
 }
@@ -419,7 +420,7 @@ TEST_F(CheckpointPublisherTest, ThePinnedAreKeptUntilTheyAreUnpinned) {
 TEST_F(CheckpointPublisherTest, APinOutlivesTheReplacementOfItsCheckpoint) {
   FakeWorker worker = Run("demo");
   ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
-  ASSERT_TRUE(catalog_->PinCheckpoint("demo", 10, true).ok());
+  ASSERT_TRUE(catalog_->PinCheckpoint("demo", AtStep(10), true).ok());
   ASSERT_EQ(Publish(worker, Stage(worker, 10, "xyz", 0.5)).error(), "");
   EXPECT_EQ(Weights(10), "xyz");
   EXPECT_TRUE(catalog_->GetCheckpoint("demo", 10)->pinned());
@@ -444,11 +445,33 @@ TEST_F(CheckpointPublisherTest, WhatAWorkerFoundDamagedLeavesTheListIfItIs) {
   EXPECT_EQ(events->back().message(), "step 20 is damaged");
 }
 
+// It was moved away, and went with its job once that had outlived its ttl, as if nobody had pinned
+// it.
+TEST_F(CheckpointPublisherTest, ThePinnedStaysWhereItIsAlsoWhenItIsDamaged) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  ASSERT_EQ(Publish(worker, Stage(worker, 20, "def")).error(), "");
+  ASSERT_TRUE(catalog_->PinCheckpoint("demo", AtStep(20), true).ok());
+  std::ofstream(JoinPath(Folder(20), "lorsa.safetensors")) << "xxx";
+  v1::WorkerMessage message;
+  message.mutable_warning()->set_message("step 20 is damaged");
+  message.mutable_warning()->set_damaged_step(20);
+  ASSERT_TRUE(Say(worker, message).ok());
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  EXPECT_TRUE(fs_.Exists(Folder(20)).value());
+  const v1::Checkpoint kept = catalog_->GetCheckpoint("demo", 20).value();
+  EXPECT_TRUE(kept.pinned());
+  EXPECT_THAT(kept.damage(), HasSubstr("lorsa.safetensors"));
+  EXPECT_TRUE(catalog_->GetJob("demo")->has_pin);
+  EXPECT_EQ(Get("demo").latest_checkpoint(), "jobs/demo/checkpoints/step-000000010")
+      << "no worker is offered the damaged one";
+}
+
 // A crash between the two left a folder that no later retention saw.
 TEST_F(CheckpointPublisherTest, FolderDeletedFromTheCatalogAloneIsSweptByTheNextRetention) {
   FakeWorker worker = Run("demo");
   ASSERT_EQ(Publish(worker, Stage(worker, 10)).error(), "");
-  ASSERT_TRUE(catalog_->DeleteCheckpoint("demo", 10).ok());
+  ASSERT_TRUE(catalog_->DeleteCheckpoint("demo", 10, CheckNotPinned).ok());
   ASSERT_TRUE(fs_.CreateDirectories(JoinPath(Layout().TrashFolder("demo"), "leftover")).ok());
   ASSERT_EQ(Publish(worker, Stage(worker, 20)).error(), "");
   EXPECT_THAT(fs_.List(Layout().CheckpointsFolder("demo")).value(), ElementsAre("step-000000020"));

@@ -127,11 +127,9 @@ absl::StatusOr<v1::Job> JobManager::GetJob(absl::string_view id) const {
   return WithLiveFields(record);
 }
 
-absl::StatusOr<std::vector<v1::Job>> JobManager::ListJobs(const JobFilter& filter) const {
-  LORSA_ASSIGN_OR_RETURN(const std::vector<JobRecord> records, env_.catalog.ListJobs(filter));
-  std::vector<v1::Job> jobs;
-  jobs.reserve(records.size());
-  for (const JobRecord& record : records) jobs.push_back(WithLiveFields(record));
+absl::StatusOr<std::vector<StoredJob>> JobManager::ListJobs(const JobFilter& filter) const {
+  LORSA_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs, env_.catalog.ListJobs(filter));
+  for (StoredJob& job : jobs) job.record.job = WithLiveFields(job.record);
   return jobs;
 }
 
@@ -180,11 +178,11 @@ absl::StatusOr<v1::Sweep> JobManager::CreateSweep(const NewSweep& sweep) {
 absl::StatusOr<v1::Sweep> JobManager::CancelSweep(absl::string_view id) {
   LORSA_RETURN_IF_ERROR(env_.catalog.GetSweep(id).status());
   LORSA_ASSIGN_OR_RETURN(
-      const std::vector<JobRecord> jobs,
+      const std::vector<StoredJob> jobs,
       env_.catalog.ListJobs({.sweep_id = std::string(id), .limit = kMaxSweepJobs}));
-  for (const JobRecord& job : jobs) {
-    if (IsFinal(job.job.state())) continue;
-    const absl::Status cancelled = CancelJob(job.id).status();
+  for (const StoredJob& job : jobs) {
+    if (IsFinal(job.record.job.state())) continue;
+    const absl::Status cancelled = CancelJob(job.record.id).status();
     // One that has ended or was deleted meanwhile needs no more.
     if (cancelled.ok() || absl::IsFailedPrecondition(cancelled) || absl::IsNotFound(cancelled)) {
       continue;

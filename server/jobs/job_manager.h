@@ -87,7 +87,7 @@ class JobManager {
                                                   const v1::Checkpoint& checkpoint,
                                                   const std::string& folder);
   absl::StatusOr<v1::Job> GetJob(absl::string_view id) const;
-  absl::StatusOr<std::vector<v1::Job>> ListJobs(const JobFilter& filter) const;
+  absl::StatusOr<std::vector<StoredJob>> ListJobs(const JobFilter& filter) const;
   // RUNNING → PAUSING; FAILED_PRECONDITION in another state.
   absl::StatusOr<v1::Job> PauseJob(absl::string_view id);
   // The same, because the set that the job trains on was found damaged: `problem` says how. However

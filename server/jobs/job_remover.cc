@@ -17,25 +17,29 @@ constexpr int kJobsAtOnce = 100;
 }  // namespace
 
 absl::Status JobRemover::Delete(absl::string_view id, bool even_if_pinned) {
-  LORSA_RETURN_IF_ERROR(env_.catalog.DeleteJob(id, [even_if_pinned](const JobRecord& job) {  // 1
-    return CheckDeletable(job, even_if_pinned);
-  }));
+  return Mark(
+      id, [even_if_pinned](const JobRecord& job) { return CheckDeletable(job, even_if_pinned); });
+}
+
+absl::Status JobRemover::Mark(absl::string_view id, const JobCheck& check) {
+  LORSA_RETURN_IF_ERROR(env_.catalog.DeleteJob(id, check));  // 1
   spdlog::info("event=job_deleted job={}", std::string(id));
   env_.watchers.Notify(id, kJobEvent);
   return absl::OkStatus();
 }
 
 void JobRemover::MarkExpired() {
-  const absl::StatusOr<std::vector<JobRecord>> expired =
-      env_.catalog.ExpiredJobs(env_.now(), kJobsAtOnce);
+  const absl::Time now = env_.now();
+  const absl::StatusOr<std::vector<JobRecord>> expired = env_.catalog.ExpiredJobs(now, kJobsAtOnce);
   if (!expired.ok()) {
     spdlog::warn("event=expiry_failed error=\"{}\"", expired.status().ToString());
     return;
   }
   for (const JobRecord& job : *expired) {
-    // A pin or a retry may have come in between; the job then stays.
-    const absl::Status deleted = Delete(job.id, /*even_if_pinned=*/false);
-    if (deleted.ok() || absl::IsFailedPrecondition(deleted)) continue;
+    // A pin or a retry may have come in between; the job then stays. Or it was deleted.
+    const absl::Status deleted =
+        Mark(job.id, [now](const JobRecord& current) { return CheckExpired(current, now); });
+    if (deleted.ok() || absl::IsFailedPrecondition(deleted) || absl::IsNotFound(deleted)) continue;
     spdlog::warn("event=expiry_failed job={} error=\"{}\"", job.id, deleted.ToString());
   }
 }

@@ -31,6 +31,7 @@ class JobRemover {
   bool Work();
 
  private:
+  absl::Status Mark(absl::string_view id, const JobCheck& check);
   void MarkExpired();
   // 2 and a piece of 3. True if all is done.
   absl::StatusOr<bool> Remove(const JobRecord& job);

@@ -53,7 +53,7 @@ TEST_F(JobRemoverTest, DeletedJobIsGoneAtOnceAndItsFilesAndIdSoonAfter) {
   Create("demo");
   EXPECT_EQ(Get("demo").attempt(), 0);
   EXPECT_THAT(*catalog_->ListCheckpoints("demo"), IsEmpty());
-  EXPECT_THAT(*catalog_->MetricsAfter("demo", 0, {}, 10), IsEmpty());
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, {}, 10)->points, IsEmpty());
 }
 
 TEST_F(JobRemoverTest, JobThatHasNotEndedIsNotDeleted) {
@@ -67,7 +67,7 @@ TEST_F(JobRemoverTest, JobThatHasNotEndedIsNotDeleted) {
 
 TEST_F(JobRemoverTest, PinHoldsAJobUnlessForced) {
   Finish("demo");
-  ASSERT_TRUE(catalog_->PinCheckpoint("demo", 10, true).ok());
+  ASSERT_TRUE(catalog_->PinCheckpoint("demo", AtStep(10), true).ok());
   const absl::Status status = manager_->DeleteJob("demo", false);
   EXPECT_EQ(ReasonOf(status), "PINNED_CHECKPOINT");
   EXPECT_FALSE(IsGone("demo"));
@@ -140,11 +140,11 @@ TEST_F(JobRemoverTest, PinnedCheckpointKeepsAnExpiredJob) {
   ASSERT_EQ(Publish(worker, Stage(worker, 10)).error(), "");
   ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
   launcher_.EndLast();
-  ASSERT_TRUE(catalog_->PinCheckpoint("demo", 10, true).ok());
+  ASSERT_TRUE(catalog_->PinCheckpoint("demo", AtStep(10), true).ok());
   Advance(absl::Hours(1));
   Tidy();
   EXPECT_FALSE(IsGone("demo"));
-  ASSERT_TRUE(catalog_->PinCheckpoint("demo", 10, false).ok());
+  ASSERT_TRUE(catalog_->PinCheckpoint("demo", AtStep(10), false).ok());
   Tidy();
   EXPECT_TRUE(IsGone("demo"));
 }

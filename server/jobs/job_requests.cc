@@ -3,6 +3,7 @@
 #include <google/protobuf/util/time_util.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "server/jobs/job_state.h"
 #include "server/rpc/errors.h"
 
@@ -85,6 +86,32 @@ absl::Status CheckDeletable(const JobRecord& job, bool even_if_pinned) {
       absl::FailedPreconditionError(absl::StrCat(
           "a checkpoint of job ", job.id, " is pinned; unpin it, or delete the job with force")),
       "PINNED_CHECKPOINT", {{"job", job.id}});
+}
+
+absl::Status CheckExpired(const JobRecord& job, absl::Time now) {
+  LORSA_RETURN_IF_ERROR(CheckDeletable(job, /*even_if_pinned=*/false));
+  if (job.job.has_expire_time() &&
+      TimeUtil::TimestampToNanoseconds(job.job.expire_time()) <= absl::ToUnixNanos(now)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("job ", job.id, " has not outlived its ttl"));
+}
+
+absl::Status CheckNotPinned(const JobRecord&, const v1::Checkpoint& checkpoint) {
+  if (!checkpoint.pinned()) return absl::OkStatus();
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(checkpoint.name(), " is pinned; unpin it first")),
+      "CHECKPOINT_PINNED", {{"checkpoint", checkpoint.name()}});
+}
+
+absl::Status CheckUnneeded(const JobRecord& job, const v1::Checkpoint& checkpoint) {
+  if (!IsFinal(job.job.state()) && job.job.latest_checkpoint() == checkpoint.name()) {
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          checkpoint.name(), " is the newest of job ", job.id,
+                          ", which has not ended and would resume from it; cancel the job first")),
+                      "CHECKPOINT_NEEDED", {{"checkpoint", checkpoint.name()}});
+  }
+  return CheckNotPinned(job, checkpoint);
 }
 
 }  // namespace lorsa::server

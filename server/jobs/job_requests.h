@@ -36,6 +36,16 @@ JobDecision DeadlineDecision(absl::Time now);
 // (PINNED_CHECKPOINT) if one of its checkpoints is pinned and that shall count.
 absl::Status CheckDeletable(const JobRecord& job, bool even_if_pinned);
 
+// Whether the job has outlived its ttl: FAILED_PRECONDITION if it has not, or cannot be deleted.
+absl::Status CheckExpired(const JobRecord& job, absl::Time now);
+
+// Whether a checkpoint can be deleted: FAILED_PRECONDITION (CHECKPOINT_PINNED) if it is pinned.
+absl::Status CheckNotPinned(const JobRecord& job, const v1::Checkpoint& checkpoint);
+
+// The same, and FAILED_PRECONDITION (CHECKPOINT_NEEDED) for the newest undamaged one of a job that
+// has not ended.
+absl::Status CheckUnneeded(const JobRecord& job, const v1::Checkpoint& checkpoint);
+
 }  // namespace lorsa::server
 
 #endif  // LORSA_SERVER_JOBS_JOB_REQUESTS_H_

@@ -106,6 +106,9 @@ constexpr bool HoldsSlot(v1::JobState state) {
   return HasWorker(state) || state == v1::JOB_STATE_RECOVERING;
 }
 
+// Reason of a job that is RECOVERING because its attempt never reached its machine.
+inline constexpr absl::string_view kUnreachable = "UNREACHABLE";
+
 // "RUNNING".
 absl::string_view JobStateName(v1::JobState state);
 

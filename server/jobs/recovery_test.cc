@@ -170,6 +170,30 @@ TEST_F(RecoveryTest, AMachineThatCannotBeReachedIsTriedAgainAndAgain) {
   EXPECT_EQ(Get("demo").reason(), "STARTUP_CRASH");
 }
 
+// A machine that is away for a month made 43,200 attempts, with a row and a folder each.
+TEST_F(RecoveryTest, AMachineThatStaysAwayLeavesOneAttempt) {
+  options_.worker_endpoint = "server.example:7860";
+  Restart();
+  launcher_.exit_status = 255;
+  Create("demo");
+  std::vector<std::string> tokens;
+  for (int attempt = 1; attempt <= 20; ++attempt) {
+    Poll();
+    tokens.push_back(Sha256Hex(Launched().bootstrap.token()));
+    launcher_.EndLast("exited with status 255");
+    Poll();
+    ASSERT_EQ(Get("demo").reason(), "UNREACHABLE");
+    Advance(options_.max_backoff);
+  }
+  EXPECT_EQ(Get("demo").attempt(), 20);
+  EXPECT_THAT(fs_.List(Layout().AttemptsFolder("demo")).value(), ElementsAre("0020"));
+  EXPECT_TRUE(catalog_->FindAttempt(tokens.back()).ok());
+  tokens.pop_back();
+  for (const std::string& token : tokens) {
+    EXPECT_TRUE(absl::IsNotFound(catalog_->FindAttempt(token).status()));
+  }
+}
+
 // The event of its start came after that of its end, and made the history a chain with two ends.
 TEST_F(RecoveryTest, AWorkerThatEndedBeforeItsStartWasRecordedHasOneEnd) {
   Create("demo");

@@ -122,15 +122,14 @@ WorkerSessions::WorkerSessions(const JobOptions& options, const JobEnvironment& 
       publisher_(environment) {}
 
 absl::StatusOr<AttemptKey> WorkerSessions::VerifyWorkerToken(absl::string_view token) {
-  absl::StatusOr<AttemptKey> attempt = env_.catalog.FindAttempt(Sha256Hex(token));
+  const absl::StatusOr<FoundAttempt> attempt = env_.catalog.FindAttempt(Sha256Hex(token));
   if (absl::IsNotFound(attempt.status())) {
     return WithReason(absl::UnauthenticatedError("the token belongs to no attempt of a job"),
                       "UNKNOWN_TOKEN");
   }
   LORSA_RETURN_IF_ERROR(attempt.status());
-  LORSA_ASSIGN_OR_RETURN(const JobRecord job, env_.catalog.GetJob(attempt->job_id));
-  if (!IsCurrent(job, *attempt)) return StaleAttempt(*attempt);
-  return attempt;
+  if (!attempt->is_current) return StaleAttempt(attempt->key);
+  return attempt->key;
 }
 
 HandlingNeeds WorkerSessions::Arrived(const AttemptKey& attempt, const v1::WorkerMessage& message) {
@@ -229,6 +228,9 @@ absl::Status WorkerSessions::AddWhatIsNotShared(const std::string& job_id,
       welcome.mutable_initial_checkpoint_files()->Assign(files->begin(), files->end());
     }
   }
+  // Under the lock: an older attempt that is writing them has written them, or finds out that it is
+  // over.
+  absl::MutexLock lock(&rollbacks_mu_);
   const auto rollbacks = ReadFile(env_.fs, env_.layout.RollbacksFile(job_id), kMaxRollbacksBytes);
   if (absl::IsNotFound(rollbacks.status())) return absl::OkStatus();
   LORSA_RETURN_IF_ERROR(rollbacks.status());

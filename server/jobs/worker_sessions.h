@@ -87,7 +87,7 @@ class WorkerSessions final : public WorkerTokenVerifier {
   LiveAttempts& live_;
   const std::function<void()> poke_;
   CheckpointPublisher publisher_;
-  absl::Mutex rollbacks_mu_;  // held while a list of rollbacks is written
+  mutable absl::Mutex rollbacks_mu_;  // held while a list of rollbacks is written or read
 };
 
 }  // namespace lorsa::server

@@ -187,7 +187,7 @@ TEST_F(WorkerSessionsTest, MetricsAreAcknowledgedOnceStoredAndNotStoredTwice) {
   ASSERT_TRUE(Connect(worker).ok());
   ASSERT_TRUE(SayMetrics(worker, 1, {1, 2}).ok());
   EXPECT_EQ(worker.connection->messages.back().metrics_acknowledged(), 1);
-  const auto points = catalog_->MetricsAfter("demo", 0, {}, 10).value();
+  const auto points = catalog_->MetricsAfter("demo", 0, {}, 10).value().points;
   ASSERT_THAT(points, SizeIs(2));
   EXPECT_EQ(points[1].sequence(), 2);
 }
@@ -203,7 +203,7 @@ TEST_F(WorkerSessionsTest, MetricsOutOfBoundsAreRefusedAsAWhole) {
   point.set_kind(v1::METRIC_KIND_TRAINING);
   for (int i = 0; i < 65; ++i) (*point.mutable_values())[absl::StrCat("m", i)] = 0;
   EXPECT_TRUE(absl::IsInvalidArgument(Say(worker, message)));
-  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, {}, 10).value(), SizeIs(0));
+  EXPECT_THAT(catalog_->MetricsAfter("demo", 0, {}, 10).value().points, SizeIs(0));
 }
 
 TEST_F(WorkerSessionsTest, OutcomeIsRecordedAnsweredAndEndsTheStream) {

@@ -402,7 +402,9 @@ absl::StatusOr<std::unique_ptr<FileReceiver>> ActivationService::Receive(
   // Before the look at the catalog: no registration of the folder comes in between.
   LORSA_ASSIGN_OR_RETURN(auto claim, folder_claims_.Share(folder));
   LORSA_ASSIGN_OR_RETURN(const std::vector<v1::ActivationSet> sets, SetsIn(env_.catalog, folder));
-  if (!sets.empty() || env_.catalog.GetActivationSet(id).ok()) {
+  const absl::Status registered = env_.catalog.GetActivationSet(id).status();
+  if (!registered.ok() && !absl::IsNotFound(registered)) return registered;
+  if (!sets.empty() || registered.ok()) {
     return WithReason(absl::AlreadyExistsError(absl::StrCat(
                           "activation set '", id, "' is registered, or its files are those of a ",
                           "registered set: choose another id")),

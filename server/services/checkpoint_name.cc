@@ -14,12 +14,28 @@
 namespace lorsa::server {
 namespace {
 
+using Checkpoints = std::vector<v1::Checkpoint>;
+
 constexpr absl::string_view kCollection = "/checkpoints/";
 
 absl::Status NoCheckpointYet(const std::string& job_id, absl::string_view which) {
   return WithReason(
       absl::NotFoundError(absl::StrCat("job '", job_id, "' has no ", which, " checkpoint yet")),
       "NO_CHECKPOINT", {{"job", job_id}});
+}
+
+absl::StatusOr<int64_t> Latest(const Checkpoints& checkpoints, const std::string& job_id) {
+  const auto latest = std::find_if(checkpoints.rbegin(), checkpoints.rend(),
+                                   [](const v1::Checkpoint& c) { return c.damage().empty(); });
+  if (latest == checkpoints.rend()) return NoCheckpointYet(job_id, "published");
+  return latest->step();
+}
+
+absl::StatusOr<int64_t> Best(const Checkpoints& checkpoints, const std::string& job_id) {
+  const auto best = std::find_if(checkpoints.begin(), checkpoints.end(),
+                                 [](const v1::Checkpoint& c) { return c.best(); });
+  if (best == checkpoints.end()) return NoCheckpointYet(job_id, "evaluated");
+  return best->step();
 }
 
 }  // namespace
@@ -52,24 +68,28 @@ absl::StatusOr<int64_t> StepOf(absl::string_view checkpoint_id, absl::string_vie
                                           CheckpointId(1000)));
 }
 
+absl::StatusOr<CheckpointChoice> ChoiceOf(const CheckpointName& name, absl::string_view field) {
+  if (name.checkpoint_id == "latest") {
+    return [job_id = name.job_id](const Checkpoints& all) { return Latest(all, job_id); };
+  }
+  if (name.checkpoint_id == "best") {
+    return [job_id = name.job_id](const Checkpoints& all) { return Best(all, job_id); };
+  }
+  LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id, field));
+  return AtStep(step);
+}
+
 absl::StatusOr<v1::Checkpoint> FindCheckpoint(const Catalog& catalog, const CheckpointName& name,
                                               absl::string_view field) {
-  if (!name.is_alias()) {
-    LORSA_ASSIGN_OR_RETURN(const int64_t step, StepOf(name.checkpoint_id, field));
-    return catalog.GetCheckpoint(name.job_id, step);
-  }
-  LORSA_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> checkpoints,
-                         catalog.ListCheckpoints(name.job_id));
-  if (name.checkpoint_id == "latest") {
-    const auto latest = std::find_if(checkpoints.rbegin(), checkpoints.rend(),
-                                     [](const v1::Checkpoint& c) { return c.damage().empty(); });
-    if (latest == checkpoints.rend()) return NoCheckpointYet(name.job_id, "published");
-    return *latest;
-  }
-  const auto best = std::find_if(checkpoints.begin(), checkpoints.end(),
-                                 [](const v1::Checkpoint& c) { return c.best(); });
-  if (best == checkpoints.end()) return NoCheckpointYet(name.job_id, "evaluated");
-  return *best;
+  LORSA_ASSIGN_OR_RETURN(const Checkpoints checkpoints, catalog.ListCheckpoints(name.job_id));
+  return FindCheckpoint(checkpoints, name, field);
+}
+
+absl::StatusOr<v1::Checkpoint> FindCheckpoint(const std::vector<v1::Checkpoint>& checkpoints,
+                                              const CheckpointName& name, absl::string_view field) {
+  LORSA_ASSIGN_OR_RETURN(const CheckpointChoice choose, ChoiceOf(name, field));
+  LORSA_ASSIGN_OR_RETURN(const int64_t step, choose(checkpoints));
+  return CheckpointOf(checkpoints, step, name.job_id);
 }
 
 }  // namespace lorsa::server

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -36,9 +37,16 @@ absl::StatusOr<CheckpointStep> ParseCheckpointStep(const std::string& name,
 // 1000 from "step-000001000"; INVALID_ARGUMENT naming `field` otherwise.
 absl::StatusOr<int64_t> StepOf(absl::string_view checkpoint_id, absl::string_view field);
 
-// The checkpoint of that name, also best and latest; NOT_FOUND if there is none.
+// The checkpoint of that name among those of its job, also best and latest. NOT_FOUND if there is
+// no best or latest one.
+absl::StatusOr<CheckpointChoice> ChoiceOf(const CheckpointName& name, absl::string_view field);
+
+// The checkpoint of that name; NOT_FOUND if there is none.
 absl::StatusOr<v1::Checkpoint> FindCheckpoint(const Catalog& catalog, const CheckpointName& name,
                                               absl::string_view field);
+// The same among checkpoints that were read already.
+absl::StatusOr<v1::Checkpoint> FindCheckpoint(const std::vector<v1::Checkpoint>& checkpoints,
+                                              const CheckpointName& name, absl::string_view field);
 
 }  // namespace lorsa::server
 

@@ -136,11 +136,7 @@ absl::Status CheckpointService::List(const v1::ListCheckpointsRequest& request,
 
 absl::Status CheckpointService::Delete(const v1::DeleteCheckpointRequest& request) {
   LORSA_ASSIGN_OR_RETURN(const CheckpointStep at, ParseCheckpointStep(request.name(), "name"));
-  LORSA_ASSIGN_OR_RETURN(const auto checkpoint, env_.catalog.GetCheckpoint(at.job_id, at.step));
-  const absl::Status deleted = env_.jobs.sessions().publisher().Delete(at.job_id, at.step);
-  if (!absl::IsFailedPrecondition(deleted)) return deleted;
-  return WithReason(deleted, checkpoint.pinned() ? "CHECKPOINT_PINNED" : "CHECKPOINT_NEEDED",
-                    {{"checkpoint", checkpoint.name()}});
+  return env_.jobs.sessions().publisher().Delete(at.job_id, at.step);
 }
 
 absl::Status CheckpointService::Get(const v1::GetCheckpointRequest& request,
@@ -153,10 +149,8 @@ absl::Status CheckpointService::Get(const v1::GetCheckpointRequest& request,
 absl::Status CheckpointService::SetPinned(const std::string& name, bool pinned,
                                           v1::Checkpoint& response) {
   LORSA_ASSIGN_OR_RETURN(const CheckpointName parsed, ParseCheckpointName(name, "name"));
-  LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint,
-                         FindCheckpoint(env_.catalog, parsed, "name"));
-  LORSA_ASSIGN_OR_RETURN(response,
-                         env_.catalog.PinCheckpoint(parsed.job_id, checkpoint.step(), pinned));
+  LORSA_ASSIGN_OR_RETURN(const CheckpointChoice choose, ChoiceOf(parsed, "name"));
+  LORSA_ASSIGN_OR_RETURN(response, env_.catalog.PinCheckpoint(parsed.job_id, choose, pinned));
   return absl::OkStatus();
 }
 

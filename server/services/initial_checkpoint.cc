@@ -51,7 +51,6 @@ absl::StatusOr<InitialCheckpoint> FindInitialCheckpoint(const Catalog& catalog, 
                                                         const std::string& name,
                                                         absl::string_view field) {
   LORSA_ASSIGN_OR_RETURN(const CheckpointName parsed, ParseCheckpointName(name, field));
-  LORSA_RETURN_IF_ERROR(catalog.GetJob(parsed.job_id).status());
   InitialCheckpoint initial;
   LORSA_ASSIGN_OR_RETURN(initial.checkpoint, FindCheckpoint(catalog, parsed, field));
   const v1::Checkpoint& checkpoint = initial.checkpoint;

@@ -211,9 +211,10 @@ absl::Status JobService::Fork(const v1::ForkJobRequest& request, v1::Job& respon
     response = *std::move(repeated);
     return absl::OkStatus();
   }
-  LORSA_ASSIGN_OR_RETURN(const JobRecord source, env_.catalog.GetJob(name.job_id));
+  LORSA_ASSIGN_OR_RETURN(const JobWithCheckpoints source,
+                         env_.catalog.GetJobWithCheckpoints(name.job_id));
   LORSA_ASSIGN_OR_RETURN(const v1::Checkpoint checkpoint,
-                         FindCheckpoint(env_.catalog, name, "checkpoint"));
+                         FindCheckpoint(source.checkpoints, name, "checkpoint"));
   LORSA_ASSIGN_OR_RETURN(
       NewJob job, planner_.PlanFork(source.job, checkpoint, request.changes(), request.policy()));
   job.id = request.job_id();
@@ -233,9 +234,7 @@ absl::Status JobService::Delete(const v1::DeleteJobRequest& request) {
 
 absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
   LORSA_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
-  if (!request.page_token().empty()) {
-    LORSA_RETURN_IF_ERROR(ForField(ValidateId("page token", request.page_token()), "page_token"));
-  }
+  LORSA_ASSIGN_OR_RETURN(const int64_t before, NumberFromToken(request.page_token()));
   std::string sweep_id;
   if (!request.sweep().empty()) {
     LORSA_ASSIGN_OR_RETURN(sweep_id, SweepIdFrom(request.sweep(), "sweep"));
@@ -245,18 +244,18 @@ absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsRe
   std::map<std::string, std::string> labels;
   for (const auto& [key, value] : request.labels()) labels[key] = value;
   // One more than the page shows whether there is another.
-  LORSA_ASSIGN_OR_RETURN(std::vector<v1::Job> jobs,
+  LORSA_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs,
                          env_.jobs.ListJobs({.state = request.state(),
                                              .labels = std::move(labels),
                                              .sweep_id = std::move(sweep_id),
-                                             .before_id = request.page_token(),
+                                             .before = before,
                                              .limit = page_size + 1}));
-  if (const size_t fit = ItemsInPage(jobs, page_size); fit < jobs.size()) {
+  const auto size = [](const StoredJob& job) { return job.record.job.ByteSizeLong(); };
+  if (const size_t fit = ItemsInPage(jobs, page_size, size); fit < jobs.size()) {
     jobs.resize(fit);
-    LORSA_ASSIGN_OR_RETURN(*response.mutable_next_page_token(),
-                           JobIdFrom(jobs.back().name(), "name"));
+    response.set_next_page_token(TokenAfter(jobs.back().number));
   }
-  for (v1::Job& job : jobs) *response.add_jobs() = std::move(job);
+  for (StoredJob& job : jobs) *response.add_jobs() = std::move(job.record.job);
   return absl::OkStatus();
 }
 

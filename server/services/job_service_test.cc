@@ -159,6 +159,36 @@ TEST_F(JobServiceTest, ListsInPages) {
   EXPECT_EQ(page.next_page_token(), "");
 }
 
+// The job that a page ended with was deleted before the next page was asked for: INVALID_ARGUMENT.
+TEST_F(JobServiceTest, APageTokenOutlivesItsJob) {
+  v1::Job job;
+  for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(CreateJob(CreateRequest(id), job).ok());
+  v1::ListJobsRequest request;
+  request.set_page_size(2);
+  v1::ListJobsResponse page;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
+  }
+  ASSERT_EQ(page.jobs(1).name(), "jobs/b");
+  ASSERT_TRUE(manager_->CancelJob("b").ok());
+  ASSERT_TRUE(manager_->DeleteJob("b", false).ok());
+  while (manager_->Tidy()) {
+  }
+  request.set_page_token(page.next_page_token());
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
+  }
+  ASSERT_THAT(page.jobs(), SizeIs(1));
+  EXPECT_EQ(page.jobs(0).name(), "jobs/a");
+
+  request.set_page_token("b");
+  grpc::ClientContext context;
+  const grpc::Status status = jobs_->ListJobs(&context, request, &page);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(JobServiceTest, PageOfLargeJobsEndsAtTwoMebibytes) {
   for (const char* id : {"a", "b", "c", "d"}) {
     NewJob job{.id = id};

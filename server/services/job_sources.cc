@@ -75,24 +75,13 @@ absl::StatusOr<Pulled> WatchSource::NextEvent(v1::WatchJobResponse& message) {
   return Pulled::kMessage;
 }
 
-void KeepNamed(const std::vector<std::string>& names, std::vector<v1::MetricPoint>& points) {
-  if (names.empty()) return;
-  for (v1::MetricPoint& point : points) {
-    google::protobuf::Map<std::string, double> kept;
-    for (const std::string& name : names) {
-      const auto found = point.values().find(name);
-      if (found != point.values().end()) kept[name] = found->second;
-    }
-    point.mutable_values()->swap(kept);
-  }
-}
-
 MetricSource::MetricSource(const Catalog& catalog, JobWatchHub& watchers, std::string job_id,
                            const v1::StreamMetricsRequest& request, Waker waker)
     : catalog_(catalog),
       job_id_(std::move(job_id)),
-      filter_{.kind = request.kind(), .every_steps = std::max(request.every_steps(), 1)},
-      names_(request.names().begin(), request.names().end()),
+      filter_{.kind = request.kind(),
+              .every_steps = std::max(request.every_steps(), 1),
+              .names = {request.names().begin(), request.names().end()}},
       history_only_(request.history_only()),
       after_sequence_(request.after_sequence()),
       subscription_(watchers.Subscribe(job_id_, kJobEvent | kJobMetrics, std::move(waker))) {}
@@ -100,19 +89,16 @@ MetricSource::MetricSource(const Catalog& catalog, JobWatchHub& watchers, std::s
 absl::StatusOr<Pulled> MetricSource::Next(v1::StreamMetricsResponse& message) {
   if (done_) return Pulled::kEnd;
   message.Clear();
-  // The state first: a job that has ended by now gets no point that the next line would miss.
-  LORSA_ASSIGN_OR_RETURN(const JobRecord job, catalog_.GetJob(job_id_));
   LORSA_ASSIGN_OR_RETURN(
-      std::vector<v1::MetricPoint> points,
+      const MetricsSoFar metrics,
       catalog_.MetricsAfter(job_id_, after_sequence_, filter_, kPointsPerMessage));
-  if (!points.empty()) {
-    after_sequence_ = points.back().sequence();
-    KeepNamed(names_, points);
-    message.mutable_points()->Assign(points.begin(), points.end());
+  if (!metrics.points.empty()) {
+    after_sequence_ = metrics.points.back().sequence();
+    message.mutable_points()->Assign(metrics.points.begin(), metrics.points.end());
     return Pulled::kMessage;
   }
-  if (!IsFinal(job.job.state())) return history_only_ ? Pulled::kEnd : Pulled::kNothing;
-  message.set_final_state(job.job.state());
+  if (!IsFinal(metrics.state)) return history_only_ ? Pulled::kEnd : Pulled::kNothing;
+  message.set_final_state(metrics.state);
   done_ = true;
   return Pulled::kMessage;
 }

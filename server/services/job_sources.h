@@ -7,7 +7,6 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "lorsa/v1/job_service.pb.h"
@@ -46,9 +45,6 @@ class WatchSource final : public StreamSource<v1::WatchJobResponse> {
   const std::unique_ptr<JobWatchHub::Subscription> subscription_;
 };
 
-// Takes all values but those of `names` out of the points; keeps all if there are no names.
-void KeepNamed(const std::vector<std::string>& names, std::vector<v1::MetricPoint>& points);
-
 // Points in the order of their commits, at most 64 a message; the last message carries the final
 // state.
 class MetricSource final : public StreamSource<v1::StreamMetricsResponse> {
@@ -61,7 +57,6 @@ class MetricSource final : public StreamSource<v1::StreamMetricsResponse> {
   const Catalog& catalog_;
   const std::string job_id_;
   const MetricFilter filter_;
-  const std::vector<std::string> names_;
   const bool history_only_;
   int64_t after_sequence_;
   bool done_ = false;

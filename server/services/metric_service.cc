@@ -2,7 +2,6 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -10,6 +9,7 @@
 #include "server/rpc/unary_call.h"
 #include "server/services/job_name.h"
 #include "server/services/job_sources.h"
+#include "server/services/paging.h"
 
 namespace lorsa::server {
 namespace {
@@ -81,20 +81,17 @@ absl::Status MetricService::Query(const v1::QueryMetricsRequest& request,
   LORSA_RETURN_IF_ERROR(CheckQuery(request));
   const int page_size = request.page_size() == 0 ? kDefaultQueryPoints : request.page_size();
   const bool thinned = request.max_points() > 0;
-  // One more than the page shows where the next begins.
   LORSA_ASSIGN_OR_RETURN(
-      std::vector<v1::MetricPoint> points,
+      const MetricsInRange range,
       catalog_.QueryMetrics(id, {.kind = request.kind(),
                                  .start_step = request.start_step(),
                                  .end_step = request.end_step(),
-                                 .limit = thinned ? request.max_points() : page_size + 1,
-                                 .thinned = thinned}));
-  if (!thinned && points.size() > static_cast<size_t>(page_size)) {
-    response.set_next_step(points.back().step());
-    points.pop_back();
-  }
-  KeepNamed({request.names().begin(), request.names().end()}, points);
-  response.mutable_points()->Assign(points.begin(), points.end());
+                                 .limit = thinned ? request.max_points() : page_size,
+                                 .thinned = thinned,
+                                 .names = {request.names().begin(), request.names().end()},
+                                 .max_bytes = kMaxPageBytes}));
+  if (range.next_step.has_value()) response.set_next_step(*range.next_step);
+  response.mutable_points()->Assign(range.points.begin(), range.points.end());
   return absl::OkStatus();
 }
 

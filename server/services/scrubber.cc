@@ -90,10 +90,10 @@ class Pass {
                               ManifestSha256(checkpoint))
             .status();
     if (!held.ok() && !IsDamage(held)) return LogFailure(checkpoint.name(), held);
-    const absl::Status stored =
+    const absl::StatusOr<bool> stored =
         env_.catalog.PutVerdict(job_id, checkpoint, held.ok() ? "" : held.message(), env_.now());
-    if (!stored.ok()) return LogFailure(checkpoint.name(), stored);
-    if (!held.ok() && checkpoint.damage().empty()) {
+    if (!stored.ok()) return LogFailure(checkpoint.name(), stored.status());
+    if (*stored && !held.ok() && checkpoint.damage().empty()) {
       spdlog::error("event=checkpoint_damaged checkpoint={} error=\"{}\"", checkpoint.name(),
                     std::string(held.message()));
     }

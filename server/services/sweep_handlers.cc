@@ -111,18 +111,16 @@ absl::Status SweepHandlers::Get(const v1::GetSweepRequest& request, v1::Sweep& r
 absl::Status SweepHandlers::List(const v1::ListSweepsRequest& request,
                                  v1::ListSweepsResponse& response) const {
   LORSA_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
-  if (!request.page_token().empty()) {
-    LORSA_RETURN_IF_ERROR(ForField(ValidateId("page token", request.page_token()), "page_token"));
-  }
+  LORSA_ASSIGN_OR_RETURN(const int64_t before, NumberFromToken(request.page_token()));
   // One more than the page shows whether there is another.
-  LORSA_ASSIGN_OR_RETURN(std::vector<v1::Sweep> sweeps,
-                         catalog_.ListSweeps(request.page_token(), page_size + 1));
-  if (const size_t fit = ItemsInPage(sweeps, page_size); fit < sweeps.size()) {
+  LORSA_ASSIGN_OR_RETURN(std::vector<StoredSweep> sweeps,
+                         catalog_.ListSweeps(before, page_size + 1));
+  const auto size = [](const StoredSweep& stored) { return stored.sweep.ByteSizeLong(); };
+  if (const size_t fit = ItemsInPage(sweeps, page_size, size); fit < sweeps.size()) {
     sweeps.resize(fit);
-    LORSA_ASSIGN_OR_RETURN(*response.mutable_next_page_token(),
-                           SweepIdFrom(sweeps.back().name(), "name"));
+    response.set_next_page_token(TokenAfter(sweeps.back().number));
   }
-  for (v1::Sweep& sweep : sweeps) *response.add_sweeps() = std::move(sweep);
+  for (StoredSweep& stored : sweeps) *response.add_sweeps() = std::move(stored.sweep);
   return absl::OkStatus();
 }
 
