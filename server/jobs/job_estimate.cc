@@ -42,10 +42,10 @@ double SecondsOf(const v1::Job& job) {
 absl::StatusOr<std::optional<double>> SecondsPerFlop(const Catalog& catalog,
                                                      const v1::TrainingSpec& resolved) {
   LORSA_ASSIGN_OR_RETURN(
-      const std::vector<JobRecord> succeeded,
+      const std::vector<StoredJob> succeeded,
       catalog.ListJobs({.state = v1::JOB_STATE_SUCCEEDED, .limit = kJobsRemembered}));
-  for (const JobRecord& record : succeeded) {
-    const v1::Job& job = record.job;
+  for (const StoredJob& stored : succeeded) {
+    const v1::Job& job = stored.record.job;
     if (job.attempt() != 1 || !RunsAlike(job.resolved_spec(), resolved)) continue;
     const absl::StatusOr<trainer::TrainConfig> config = ConfigOf(catalog, job.resolved_spec());
     if (config.ok()) return SecondsOf(job) / Flops(*config);
@@ -55,17 +55,23 @@ absl::StatusOr<std::optional<double>> SecondsPerFlop(const Catalog& catalog,
 
 }  // namespace
 
-absl::StatusOr<v1::JobEstimate> EstimateJob(const Catalog& catalog,
-                                            const v1::TrainingSpec& resolved) {
+absl::StatusOr<v1::JobEstimate> EstimateJobResources(const Catalog& catalog,
+                                                     const v1::TrainingSpec& resolved) {
   LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config, ConfigOf(catalog, resolved));
   const trainer::ResourceEstimate resources = trainer::EstimateResources(config);
   v1::JobEstimate estimate;
   estimate.set_memory_bytes(resources.memory());
   estimate.set_memory_parts(trainer::MemoryText(resources));
   estimate.set_disk_bytes(resources.disk());
-  LORSA_ASSIGN_OR_RETURN(const std::optional<double> pace, SecondsPerFlop(catalog, resolved));
-  if (pace) estimate.set_seconds(*pace * Flops(config));
   return estimate;
+}
+
+absl::StatusOr<std::optional<double>> EstimateJobSeconds(const Catalog& catalog,
+                                                         const v1::TrainingSpec& resolved) {
+  LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config, ConfigOf(catalog, resolved));
+  LORSA_ASSIGN_OR_RETURN(const std::optional<double> pace, SecondsPerFlop(catalog, resolved));
+  if (!pace.has_value()) return std::nullopt;
+  return *pace * Flops(config);
 }
 
 absl::StatusOr<int64_t> EstimateCheckpointBytes(const Catalog& catalog,

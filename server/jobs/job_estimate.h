@@ -4,6 +4,7 @@
 #define LORSA_SERVER_JOBS_JOB_ESTIMATE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "lorsa/v1/job.pb.h"
@@ -12,10 +13,15 @@
 
 namespace lorsa::server {
 
-// `resolved` is a resolved specification. Reads the set that it names and the newest jobs that
-// succeeded. NOT_FOUND if the set is gone; INVALID_ARGUMENT for what lorsa-worker would refuse too.
-absl::StatusOr<v1::JobEstimate> EstimateJob(const Catalog& catalog,
-                                            const v1::TrainingSpec& resolved);
+// Memory and disk, without time. `resolved` is a resolved specification. Reads the set that it
+// names. NOT_FOUND if the set is gone; INVALID_ARGUMENT for what lorsa-worker would refuse too.
+absl::StatusOr<v1::JobEstimate> EstimateJobResources(const Catalog& catalog,
+                                                     const v1::TrainingSpec& resolved);
+
+// How long it runs; nothing if no like job has succeeded here. Reads up to 100 jobs: for a client
+// that asks, not for each job that is made. Errors as above.
+absl::StatusOr<std::optional<double>> EstimateJobSeconds(const Catalog& catalog,
+                                                         const v1::TrainingSpec& resolved);
 
 // Of one checkpoint of such a job, all files together. Errors as above.
 absl::StatusOr<int64_t> EstimateCheckpointBytes(const Catalog& catalog,

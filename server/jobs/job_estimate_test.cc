@@ -34,7 +34,10 @@ class JobEstimateTest : public JobsTest {
     return resolved.spec;
   }
   v1::JobEstimate Estimate(const std::string& text) {
-    return EstimateJob(*catalog_, Resolved(text)).value();
+    v1::JobEstimate estimate = EstimateJobResources(*catalog_, Resolved(text)).value();
+    const auto seconds = EstimateJobSeconds(*catalog_, Resolved(text)).value();
+    if (seconds.has_value()) estimate.set_seconds(*seconds);
+    return estimate;
   }
   // Runs a job that ends well after `took`.
   void Succeed(const std::string& id, const std::string& text, absl::Duration took) {
@@ -81,7 +84,7 @@ TEST_F(JobEstimateTest, ASetThatIsGoneIsNamed) {
   v1::TrainingSpec spec = Resolved("");
   spec.set_activation_set("other");
   EXPECT_THAT(
-      EstimateJob(*catalog_, spec).status(),
+      EstimateJobResources(*catalog_, spec).status(),
       ::testing::AllOf(::testing::ResultOf([](auto& s) { return absl::IsNotFound(s); }, true),
                        ::testing::ResultOf([](auto& s) { return std::string(s.message()); },
                                            ::testing::HasSubstr("other"))));

@@ -17,6 +17,22 @@
 #include "server/services/set_quarantine.h"
 
 namespace lorsa::server {
+namespace {
+
+// The job as it will be stored.
+v1::Job Shown(const NewJob& job) {
+  v1::Job shown;
+  shown.set_name(absl::StrCat("jobs/", job.id));
+  *shown.mutable_spec() = job.spec;
+  *shown.mutable_resolved_spec() = job.resolved_spec;
+  *shown.mutable_policy() = job.policy;
+  shown.set_cpu_slots(static_cast<int>(job.resolved_spec.threads() * job.resolved_spec.ranks()));
+  shown.set_memory_bytes(job.memory_bytes);
+  shown.set_forked_from(job.forked_from);
+  return shown;
+}
+
+}  // namespace
 
 absl::StatusOr<NewJob> JobPlanner::Plan(const v1::TrainingSpec& spec,
                                         const v1::JobPolicy& policy) const {
@@ -86,9 +102,10 @@ absl::StatusOr<NewJob> JobPlanner::Check(ResolvedSpec resolved, const v1::JobPol
   }
   NewJob job{.resolved_spec = std::move(resolved.spec), .policy = policy};
   if (resolved.ok()) {
-    LORSA_ASSIGN_OR_RETURN(const v1::Job preview, Preview(job));
-    job.memory_bytes = preview.memory_bytes();
-    if (const auto too_large = TooLarge(preview, context_.capacity)) {
+    LORSA_ASSIGN_OR_RETURN(const v1::JobEstimate estimate,
+                           context_.estimate_resources(catalog_, job.resolved_spec));
+    job.memory_bytes = estimate.memory_bytes();
+    if (const auto too_large = TooLarge(Shown(job), context_.capacity)) {
       violations.push_back({field, too_large->message});
     }
   }
@@ -97,16 +114,12 @@ absl::StatusOr<NewJob> JobPlanner::Check(ResolvedSpec resolved, const v1::JobPol
 }
 
 absl::StatusOr<v1::Job> JobPlanner::Preview(const NewJob& job) const {
-  v1::Job preview;
-  LORSA_ASSIGN_OR_RETURN(*preview.mutable_estimate(),
-                         context_.estimate(catalog_, job.resolved_spec));
-  preview.set_name(absl::StrCat("jobs/", job.id));
-  *preview.mutable_spec() = job.spec;
-  *preview.mutable_resolved_spec() = job.resolved_spec;
-  *preview.mutable_policy() = job.policy;
-  preview.set_cpu_slots(static_cast<int>(job.resolved_spec.threads() * job.resolved_spec.ranks()));
-  preview.set_memory_bytes(preview.estimate().memory_bytes());
-  preview.set_forked_from(job.forked_from);
+  v1::Job preview = Shown(job);
+  v1::JobEstimate& estimate = *preview.mutable_estimate();
+  LORSA_ASSIGN_OR_RETURN(estimate, context_.estimate_resources(catalog_, job.resolved_spec));
+  LORSA_ASSIGN_OR_RETURN(const std::optional<double> seconds,
+                         context_.estimate_seconds(catalog_, job.resolved_spec));
+  if (seconds.has_value()) estimate.set_seconds(*seconds);
   return preview;
 }
 

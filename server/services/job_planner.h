@@ -4,6 +4,7 @@
 #define LORSA_SERVER_SERVICES_JOB_PLANNER_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -28,9 +29,12 @@ struct PlanningContext {
   JobCapacity capacity;     // a job that is larger is refused
   std::function<absl::Time()> now;
   WebhookReceivers webhooks = {};
-  // As EstimateJob.
+  // As in job_estimate.h.
   std::function<absl::StatusOr<v1::JobEstimate>(const Catalog&, const v1::TrainingSpec& resolved)>
-      estimate = EstimateJob;
+      estimate_resources = EstimateJobResources;
+  std::function<absl::StatusOr<std::optional<double>>(const Catalog&,
+                                                      const v1::TrainingSpec& resolved)>
+      estimate_seconds = EstimateJobSeconds;
 };
 
 // Thread-safe; blocks on the catalog and the disk. Errors: INVALID_ARGUMENT naming every wrong
@@ -51,7 +55,7 @@ class JobPlanner {
                                   const v1::TrainingSpec& changes,
                                   const v1::JobPolicy& policy) const;
 
-  // The job as its creation would show it, with what it takes.
+  // The job as its creation would show it, with what it takes and how long.
   absl::StatusOr<v1::Job> Preview(const NewJob& job) const;
 
  private:

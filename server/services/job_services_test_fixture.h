@@ -6,6 +6,7 @@
 #include <google/rpc/status.pb.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -74,13 +75,18 @@ class JobServicesTest : public JobsTest {
              .planning = {.machine = {.cores = 2},
                           .capacity = {.cpu_slots = 8, .memory_bytes = int64_t{64} << 30},
                           .now = [this] { return now_; },
-                          .estimate =
+                          .estimate_resources =
                               [this](const Catalog& catalog, const v1::TrainingSpec& resolved) {
-                                auto estimate = EstimateJob(catalog, resolved);
+                                auto estimate = EstimateJobResources(catalog, resolved);
                                 if (memory_estimate_ > 0 && estimate.ok()) {
                                   estimate->set_memory_bytes(memory_estimate_);
                                 }
                                 return estimate;
+                              },
+                          .estimate_seconds =
+                              [this](const Catalog& catalog, const v1::TrainingSpec& resolved) {
+                                ++time_estimates_;
+                                return EstimateJobSeconds(catalog, resolved);
                               }}}),
         metric_service_(threads_.lanes().reads, *catalog_, hub_),
         staged_uploads_(*catalog_, fs_, Layout(), /*disk_reserve_bytes=*/0),
@@ -172,6 +178,7 @@ class JobServicesTest : public JobsTest {
   }
 
   int64_t memory_estimate_ = 0;
+  std::atomic<int> time_estimates_ = 0;  // that were made
   TableAuthorizer authorizer_;
   OpenStreams streams_{StreamLimits{}};
   LaneThreads threads_;

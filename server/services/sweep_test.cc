@@ -149,6 +149,48 @@ TEST_F(SweepServiceTest, KnowsItsBestJobAndHowItsJobsStand) {
               UnorderedElementsAre(Pair("SUCCEEDED", 2), Pair("QUEUED", 2)));
 }
 
+TEST_F(SweepServiceTest, ADamagedCheckpointIsNobodysBest) {
+  ASSERT_TRUE(Create(Request("grid")).ok());
+  for (const double fvu : {0.5, 0.25}) {
+    FakeWorker worker = LaunchAndConnect();
+    ASSERT_EQ(Publish(worker, Stage(worker, 10, "weights", fvu)).error(), "");
+    ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
+  }
+  const v1::Checkpoint best = catalog_->GetCheckpoint("grid-001", 10).value();
+  ASSERT_TRUE(catalog_->PutVerdict("grid-001", best, "a byte is wrong", now_).value());
+  EXPECT_EQ(GetSweep("grid").best_job(), "jobs/grid-000");
+  EXPECT_EQ(sweep_.best_fvu(), 0.5);
+}
+
+// Each took a look at 100 earlier jobs, which nobody had asked for.
+TEST_F(SweepServiceTest, ItsJobsAreMadeWithoutEstimatesOfTime) {
+  ASSERT_TRUE(Create(Request("grid")).ok());
+  v1::Job job;
+  ASSERT_TRUE(CreateJob(CreateRequest("alone"), job).ok());
+  EXPECT_GT(job.memory_bytes(), 0);
+  EXPECT_EQ(time_estimates_, 0);
+}
+
+TEST_F(SweepServiceTest, APageTokenOutlivesItsSweep) {
+  for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(Create(Request(id)).ok());
+  v1::ListSweepsRequest request;
+  request.set_page_size(2);
+  v1::ListSweepsResponse page;
+  ASSERT_TRUE(Call(&v1::JobService::Stub::ListSweeps, request, page).ok());
+  ASSERT_EQ(page.sweeps(1).name(), "sweeps/b");
+  ASSERT_TRUE(manager_->CancelSweep("b").ok());
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(manager_->DeleteJob(absl::StrCat("b-00", i), false).ok());
+  }
+  while (manager_->Tidy()) {
+  }
+  ASSERT_TRUE(absl::IsNotFound(catalog_->GetSweep("b").status()));
+  request.set_page_token(page.next_page_token());
+  ASSERT_TRUE(Call(&v1::JobService::Stub::ListSweeps, request, page).ok());
+  ASSERT_EQ(page.sweeps_size(), 1);
+  EXPECT_EQ(page.sweeps(0).name(), "sweeps/a");
+}
+
 TEST_F(SweepServiceTest, CancelEndsWhatHasNotEnded) {
   ASSERT_TRUE(Create(Request("grid")).ok());
   FakeWorker first = LaunchAndConnect();
