@@ -331,6 +331,7 @@ def _contents(registered: ActivationSet) -> ActivationSet:
     contents = ActivationSet()
     contents.CopyFrom(registered)
     contents.ClearField("verify_time")
+    contents.ClearField("revision")
     return contents
 
 
