@@ -22,6 +22,7 @@
 #include "server/jobs/folder_generation.h"
 #include "server/jobs/job_changes.h"
 #include "server/jobs/job_file.h"
+#include "server/jobs/job_requests.h"
 #include "server/jobs/job_state.h"
 #include "server/jobs/list_if_there.h"
 #include "server/jobs/log_reader.h"
@@ -98,9 +99,9 @@ absl::StatusOr<std::set<std::string>> DataAdoption::IdsOfJobs() const {
                          ListIfThere(env_.fs, env_.layout.JobsFolder()));
   std::set<std::string> ids(names.begin(), names.end());
   if (!older_) return ids;
-  LORSA_ASSIGN_OR_RETURN(const std::vector<JobRecord> known,
+  LORSA_ASSIGN_OR_RETURN(const std::vector<StoredJob> known,
                          env_.catalog.ListJobs({.limit = kNoLimit}));
-  for (const JobRecord& job : known) ids.insert(job.id);
+  for (const StoredJob& job : known) ids.insert(job.record.id);
   return ids;
 }
 
@@ -243,7 +244,7 @@ absl::Status DataAdoption::DropCheckpoint(const std::string& job_id,
   if (!older_ || checkpoint.pinned()) return absl::OkStatus();
   spdlog::warn("event=checkpoint_dropped job={} step={} message=\"its folder is gone\"", job_id,
                checkpoint.step());
-  return env_.catalog.DeleteCheckpoint(job_id, checkpoint.step());
+  return env_.catalog.DeleteCheckpoint(job_id, checkpoint.step(), CheckNotPinned);
 }
 
 absl::StatusOr<int> DataAdoption::NewestAttempt(const std::string& job_id) const {

@@ -6,6 +6,7 @@
 
 #include "server/catalog/catalog_backup.h"
 #include "server/jobs/checkpoint_files.h"
+#include "server/jobs/job_requests.h"
 #include "server/jobs/jobs_test_fixture.h"
 #include "trainer/train/checkpoint_config.h"
 
@@ -252,7 +253,7 @@ TEST_F(DataAdoptionTest, WhatCannotBeAdoptedIsSetAsideAndNothingIsDeleted) {
 TEST_F(DataAdoptionTest, NotesOfDeletionsInAnOlderCatalogDeleteNothing) {
   FakeWorker worker = Run("j");
   PublishSteps(worker, 0, 8);
-  ASSERT_TRUE(catalog_->DeleteCheckpoint("j", 0).ok());
+  ASSERT_TRUE(catalog_->DeleteCheckpoint("j", 0, CheckNotPinned).ok());
   BackUp();
   Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
   RestoreInPlace();
