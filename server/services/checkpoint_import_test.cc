@@ -283,7 +283,9 @@ TEST_F(CheckpointImportTest, AJobOfTheSameIdThatIsMadeMeanwhileStands) {
   JobManager jobs({}, Jobs(fs_));
   bool made = false;
   const auto make_the_job = [&](int64_t, int64_t) {
-    if (!std::exchange(made, true)) EXPECT_TRUE(jobs.CreateJob({.id = "imported"}).ok());
+    if (!std::exchange(made, true)) {
+      EXPECT_TRUE(jobs.CreateJob({.id = "imported"}).ok());
+    }
     return true;
   };
   const absl::Status status = ImportCheckpoint({.catalog = *catalog_,
