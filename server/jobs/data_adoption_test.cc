@@ -275,7 +275,7 @@ TEST_F(DataAdoptionTest, APublicationThatWasCutOffIsCompletedByTheNextStart) {
 TEST_F(DataAdoptionTest, AMissingFolderLeavesTheListOfAnOlderCatalogAlone) {
   FakeWorker worker = Run("j");
   PublishSteps(worker, 0, 8);
-  ASSERT_TRUE(catalog_->PinCheckpoint("j", 0, true).ok());
+  ASSERT_TRUE(catalog_->PinCheckpoint("j", AtStep(0), true).ok());
   Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
   BackUp();
   ASSERT_TRUE(fs_.RemoveAll(Layout().CheckpointFolder("j", 0)).ok());
