@@ -114,19 +114,20 @@ absl::StatusOr<v1::Checkpoint> JobCreator::ImportCheckpoint(const NewJob& job,
                                                             const std::string& folder) {
   LORSA_RETURN_IF_ERROR(env_.catalog.CheckJobIdIsFree(job.id));
   LORSA_RETURN_IF_ERROR(ClearFolder(job.id));
-  const absl::Status moved =
-      MoveIntoPlace(folder, env_.layout.CheckpointFolder(job.id, checkpoint.step()));
-  absl::StatusOr<v1::Checkpoint> stored = moved;
-  if (moved.ok()) stored = env_.catalog.ImportCheckpoint(job, checkpoint, env_.now());
+  absl::StatusOr<v1::Checkpoint> stored = MoveAndStore(job, checkpoint, folder);
   // All of it was made here.
   if (!stored.ok()) env_.fs.RemoveAll(env_.layout.JobFolder(job.id)).IgnoreError();
   return stored;
 }
 
-absl::Status JobCreator::MoveIntoPlace(const std::string& folder, const std::string& target) const {
+absl::StatusOr<v1::Checkpoint> JobCreator::MoveAndStore(const NewJob& job,
+                                                        const v1::Checkpoint& checkpoint,
+                                                        const std::string& folder) const {
+  const std::string target = env_.layout.CheckpointFolder(job.id, checkpoint.step());
   LORSA_RETURN_IF_ERROR(env_.fs.CreateDirectories(DirectoryOf(target)));
   LORSA_RETURN_IF_ERROR(env_.fs.Rename(folder, target));
-  return SyncUpFrom(DirectoryOf(target));
+  LORSA_RETURN_IF_ERROR(SyncUpFrom(DirectoryOf(target)));
+  return env_.catalog.ImportCheckpoint(job, checkpoint, env_.now());
 }
 
 }  // namespace lorsa::server

@@ -50,7 +50,8 @@ class JobCreator {
   absl::Status WithCopies(absl::Span<const NewJob> jobs, absl::FunctionRef<absl::Status()> store);
   absl::Status Copy(const NewJob& job) const;                 // 2, 3
   absl::Status ClearFolder(const std::string& job_id) const;  // 1
-  absl::Status MoveIntoPlace(const std::string& folder, const std::string& target) const;
+  absl::StatusOr<v1::Checkpoint> MoveAndStore(const NewJob& job, const v1::Checkpoint& checkpoint,
+                                              const std::string& folder) const;
   absl::Status SyncUpFrom(std::string folder) const;                                 // 2
   absl::Status Link(const v1::Checkpoint& checkpoint, const std::string& to) const;  // 2, 3
 
