@@ -114,7 +114,7 @@ def test_the_copy_that_an_upgrade_left_can_be_put_back(tmp_path: pathlib.Path) -
         shutil.copytree(service.data, old)
         result = run_lorsad("restore", "--set-aside", saved, "--data-dir", old)
         assert result.returncode == 0, result.stderr
-        assert not list((old / "jobs").iterdir())
+        assert [path.name for path in (old / "jobs").iterdir()] == ["old"]
         [aside] = (old / "lost+found").glob("*/jobs/since/checkpoints")
         assert len(list(aside.iterdir())) == len(before)
 
