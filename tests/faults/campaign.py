@@ -69,16 +69,16 @@ class Campaign:
     def close(self) -> None:
         self.service.close()
 
-    def load(self, name: str, disk_may_be_full: bool = False) -> Load:
+    def load(self, name: str, resources_may_run_out: bool = False) -> Load:
         """Begins."""
         seed = f"{self.seed}/{name}"
-        return Load(self.service.listen, self._actions, seed, disk_may_be_full)
+        return Load(self.service.listen, self._actions, seed, resources_may_run_out)
 
     def cycle(self, number: int) -> None:
         """AssertionError with all that is wrong."""
         chance = random.Random(f"{self.seed}/{number}")
         (fault,) = chance.choices(list(FAULTS), weights=list(FAULTS.values()))
-        load = self.load(str(number))
+        load = self.load(str(number), resources_may_run_out=fault == "use_up_descriptors")
         try:
             time.sleep(chance.uniform(0, LONGEST_LOAD))
             problems = getattr(self, f"_{fault}")(chance)

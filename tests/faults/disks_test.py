@@ -63,7 +63,7 @@ def test_a_full_disk_under_load_loses_nothing(
         campaign = Campaign(tmp_path, seed)
         try:
             for round_number in range(2):
-                load = campaign.load(f"full/{round_number}", disk_may_be_full=True)
+                load = campaign.load(f"full/{round_number}", resources_may_run_out=True)
                 with Client(campaign.service.listen) as client:
                     wait_for("a job", lambda client=client: list_jobs(client))
                 time.sleep(3)
@@ -117,7 +117,7 @@ def test_what_was_acknowledged_survives_a_loss_of_power(
         campaign = Campaign(tmp_path, seed)
         service = campaign.service
         try:
-            load = campaign.load(f"power/{loss}", disk_may_be_full=True)
+            load = campaign.load(f"power/{loss}", resources_may_run_out=True)
             time.sleep(random.Random(f"{seed}/{loss}").uniform(1, 5))
             turn_read_only(disk)
             time.sleep(1)

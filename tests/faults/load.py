@@ -18,11 +18,11 @@ class Load:
     """Threads that use the server at `address` until they are stopped, through its failures."""
 
     def __init__(
-        self, address: str, actions: Actions, seed: str, disk_may_be_full: bool = False
+        self, address: str, actions: Actions, seed: str, resources_may_run_out: bool = False
     ) -> None:
         """What is done is chosen by `seed`; when, by the machine."""
         self._address = address
-        self._tolerated = (UnavailableError, *[ResourceExhaustedError] * disk_may_be_full)
+        self._tolerated = (UnavailableError, *[ResourceExhaustedError] * resources_may_run_out)
         self._stopping = threading.Event()
         self._mu = threading.Lock()
         self._problems: list[str] = []
