@@ -84,7 +84,7 @@ class WebhookSenderTest : public ::testing::Test {
   }
   // Sends what is due, and waits for the answers.
   static void SendDue(WebhookSender& sender) {
-    SendDue(sender);
+    sender.SendDue();
     sender.AwaitCalls();
   }
   void SendDue() {

@@ -104,7 +104,7 @@ absl::StatusOr<std::string> FakeHost::FetchCheckpoint(const std::string& folder)
 }
 
 void FakeHost::Sleep(absl::Duration duration) {
-  now_ += duration;
+  uptime_ += duration;
   on_sleep();
 }
 
