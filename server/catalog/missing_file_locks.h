@@ -5,9 +5,9 @@
 namespace lorsa::server {
 
 // From now on SQLite in this process counts a lock as granted if the file system has none
-// (LacksLocks in base/folder_lock.h). Call it before a catalog is opened, and only in a process that
-// holds the data folder's lock, which then alone keeps others away. Connections within the process
-// exclude each other all the same. Idempotent.
+// (LacksLocks in base/folder_lock.h). Call it before a catalog is opened, and only in a process
+// that holds the data folder's lock, which then alone keeps others away. Connections within the
+// process exclude each other all the same. Idempotent.
 void GrantMissingFileLocks();
 
 }  // namespace lorsa::server
