@@ -22,6 +22,8 @@ NEXT = {
     "SUCCEEDED": "",
     "CANCELLED": "",
 }
+# Reasons of events that follow no edge: nothing ran here, or a newer catalog knew what came between.
+NO_EDGE = ("IMPORTED", "ADOPTED")
 LONGEST_WAIT = 20.0  # seconds for events that are there already
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 WITH_WORKER = ("STARTING", "RUNNING", "PAUSING", "CANCELLING")
@@ -61,7 +63,8 @@ def history_problems(job: Job, events: list[JobEvent]) -> list[str]:
         where = f"{job.name}, event {event.revision}"
         if before != state and event.revision > 1:
             problems.append(f"{where}: it was {state}, the event says {before}")
-        if after != state and after not in NEXT[state].split():
+        is_legal = event.reason in NO_EDGE or after in NEXT[state].split()
+        if after != state and not is_legal:
             problems.append(f"{where}: {state or 'nothing'} became {after}")
         if event.attempt < attempt:
             problems.append(f"{where}: attempt {attempt} was followed by {event.attempt}")
