@@ -22,7 +22,7 @@ NEXT = {
     "SUCCEEDED": "",
     "CANCELLED": "",
 }
-# Reasons of events that follow no edge: nothing ran here, or a newer catalog knew what came between.
+# Reasons of events that follow no edge: nothing ran here, or what came between is not known.
 NO_EDGE = ("IMPORTED", "ADOPTED")
 LONGEST_WAIT = 20.0  # seconds for events that are there already
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
