@@ -140,6 +140,15 @@ def conditions(client: Client) -> set[str]:
     return {condition.reason for condition in client.server_info().conditions}
 
 
+def end(service: Service, crashed: bool) -> None:
+    """Leaves nobody who has a file of it open for writing."""
+    if crashed:
+        service.kill()
+    else:
+        assert service.terminate() == 0
+    wait_for("its workers to end", lambda: not service.worker_pids())
+
+
 def launch(service: Service, client: Client) -> None:
     """Starts it where no endpoint file can be written."""
 
@@ -173,14 +182,13 @@ def test_a_start_on_a_full_disk_reads_and_deletes(
     service: Service, tmp_path: pathlib.Path, crashed: bool
 ) -> None:
     """It did not start, so nobody could delete anything."""
-    if crashed:
-        service.kill()
-    else:
-        assert service.terminate() == 0
-    fill(service.data)
+    end(service, crashed)
+    ballast = fill(service.data)
     with Client(service.listen) as client:
         check_start_without_room(service, client, tmp_path / "out")
         client.job("done").delete()
+        wait_for("the disk to be used", lambda: not conditions(client))
+        ballast.unlink()  # The job removed was a small one.
         check_writing_resumed(service, client)
         assert "jobs/done" not in {job.name for job in list_jobs(client)}
 
@@ -189,10 +197,7 @@ def test_a_start_on_a_full_disk_reads_and_deletes(
 def test_a_start_on_a_read_only_disk_reads(
     service: Service, tmp_path: pathlib.Path, crashed: bool
 ) -> None:
-    if crashed:
-        service.kill()
-    else:
-        assert service.terminate() == 0
+    end(service, crashed)
     (service.data / "endpoint").unlink(missing_ok=True)
     subprocess.run(["mount", "-o", "remount,ro", service.data], check=True)
     with Client(service.listen) as client:
