@@ -64,7 +64,7 @@ def test_models_that_a_set_cannot_describe(
     model = save_model(tmp_path / "model", config)
     with pytest.raises(LorsaError, match=message):
         run_harvest(tmp_path / "set", model=model)
-    assert list((tmp_path / "set").iterdir()) == []
+    assert [path.name for path in (tmp_path / "set").iterdir()] == ["harvest.lock"]
 
 
 def test_a_full_layer_of_a_model_with_sliding_layers_is_harvested(
