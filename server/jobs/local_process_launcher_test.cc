@@ -300,9 +300,10 @@ TEST_F(LocalProcessLauncherTest, AProgramBeingWrittenIsAnError) {
 
 // An unreadable /proc counted as a dead worker.
 TEST_F(LocalProcessLauncherTest, WithoutADescriptorALivingWorkerIsNotDead) {
-  LocalProcessLauncher launcher(Script("exec sleep 600"));
+  const std::string script = Script("exec sleep 600");
+  LocalProcessLauncher launcher(script);
   const ProcessIdentity process = launcher.Launch(Request()).value();
-  LocalProcessLauncher later(Script("true"));
+  LocalProcessLauncher later(script);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
