@@ -40,7 +40,7 @@ class HarvestProcesses:
         waiting = deque((n, text.tokens.numpy(), text.mask.numpy()) for n, text in shards)
         with self._started(min(self._options.processes, len(shards))) as connections:
             for connection in connections:
-                connection.send(waiting.popleft())
+                _send(connection, waiting.popleft())
             busy = set(connections)
             while busy:
                 for ready in wait(list(busy)):
@@ -51,7 +51,7 @@ class HarvestProcesses:
                         continue
                     yield message
                     if waiting:
-                        ready.send(waiting.popleft())
+                        _send(ready, waiting.popleft())
                     else:
                         busy.remove(ready)
 
@@ -75,18 +75,29 @@ class HarvestProcesses:
                 process.join()
 
 
+def _send(connection: Connection, shard: tuple[int, Any, Any]) -> None:
+    try:
+        connection.send(shard)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise _process_ended() from error
+
+
 def _receive(connection: Connection) -> Any:
     """Tokens that were harvested, or a shard that was finished."""
     try:
         message = connection.recv()
     except (EOFError, ConnectionResetError) as error:
-        raise LorsaError(
-            "A process of the harvest was ended from outside: give the same command again; if "
-            "memory was short, with fewer --processes."
-        ) from error
+        raise _process_ended() from error
     if isinstance(message, Exception):
         raise message
     return message
+
+
+def _process_ended() -> LorsaError:
+    return LorsaError(
+        "A process of the harvest was ended from outside: give the same command again; if "
+        "memory was short, with fewer --processes."
+    )
 
 
 def _serve(options: HarvestOptions, threads: int, connection: Connection, lock: FolderLock) -> None:
