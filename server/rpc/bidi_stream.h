@@ -78,7 +78,8 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
 
   void Start() {
     self_ = this->shared_from_this();
-    auto ticket = AdmitCall(runtime_, *context_, /*request_bytes=*/0, [this] { Open(); });
+    auto ticket = AdmitCall(runtime_, *context_, /*request_bytes=*/0,
+                            [stream = this->shared_from_this()] { stream->Open(); });
     if (!ticket.ok()) return EndUnopened(ticket.status());
     ticket_ = *std::move(ticket);
   }

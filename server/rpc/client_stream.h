@@ -59,7 +59,8 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
 
   void Start() {
     self_ = this->shared_from_this();
-    auto ticket = AdmitCall(runtime_, *context_, /*request_bytes=*/0, [this] { Open(); });
+    auto ticket = AdmitCall(runtime_, *context_, /*request_bytes=*/0,
+                            [stream = this->shared_from_this()] { stream->Open(); });
     if (!ticket.ok()) return Finish(ticket.status());
     ticket_ = *std::move(ticket);
   }

@@ -69,7 +69,8 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
 
   void Start(size_t request_bytes) {
     self_ = this->shared_from_this();
-    auto ticket = AdmitCall(runtime_, *context_, request_bytes, [this] { Pull(); });
+    auto ticket = AdmitCall(runtime_, *context_, request_bytes,
+                            [stream = this->shared_from_this()] { stream->Pull(); });
     if (!ticket.ok()) return End(ticket.status());
     ticket_ = *std::move(ticket);
   }
