@@ -160,16 +160,17 @@ absl::Status DataAdoption::TendDeletedJob(const std::string& job_id,
 
 absl::StatusOr<bool> DataAdoption::MakeAgain(const std::string& job_id,
                                              const std::optional<v1::Job>& file) {
-  if (!file.has_value()) return MakeImported(job_id);
+  if (!file.has_value()) return MakeImported(job_id, env_.now());
   const absl::Status made =
       env_.catalog.CreateJob(NewJobOf(job_id, *file), CreateTimeOf(*file)).status();  // 2a
-  if (absl::IsFailedPrecondition(made)) return MakeImported(job_id);                  // 2b
+  // Its file keeps the time at which it was created, so the next start recognises it.
+  if (absl::IsFailedPrecondition(made)) return MakeImported(job_id, CreateTimeOf(*file));  // 2b
   LORSA_RETURN_IF_ERROR(made);
   spdlog::warn("event=job_adopted job={}", job_id);
   return true;
 }
 
-absl::StatusOr<bool> DataAdoption::MakeImported(const std::string& job_id) {
+absl::StatusOr<bool> DataAdoption::MakeImported(const std::string& job_id, absl::Time created) {
   LORSA_ASSIGN_OR_RETURN(const bool ran, env_.fs.Exists(env_.layout.AttemptsFolder(job_id)));
   if (!ran && !older_) return false;
   LORSA_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, StepsInFolder(job_id));
@@ -179,7 +180,7 @@ absl::StatusOr<bool> DataAdoption::MakeImported(const std::string& job_id) {
     const auto contents = ReadCheckpointContents(env_.fs, folder);
     if (!checkpoint.ok() || !contents.ok()) continue;
     LORSA_RETURN_IF_ERROR(
-        env_.catalog.ImportCheckpoint(JobOfCheckpoint(job_id, *contents), *checkpoint, env_.now())
+        env_.catalog.ImportCheckpoint(JobOfCheckpoint(job_id, *contents), *checkpoint, created)
             .status());
     spdlog::warn("event=job_adopted job={} as=imported", job_id);
     return true;
@@ -270,6 +271,8 @@ std::string DataAdoption::TokenSha256(const AttemptKey& attempt) const {
 
 absl::Status DataAdoption::AdoptAttempt(const std::string& job_id) {
   LORSA_ASSIGN_OR_RETURN(const JobRecord job, env_.catalog.GetJob(job_id));
+  // A job made of its checkpoint does not train: the attempts belong to the job that is gone.
+  if (job.job.resolved_spec().activation_set().empty()) return absl::OkStatus();
   LORSA_ASSIGN_OR_RETURN(const int newest, NewestAttempt(job_id));
   const bool is_known = newest <= job.job.attempt();
   if (is_known && !(older_ && newest == job.job.attempt() && HasWorker(job.job.state()))) {

@@ -75,7 +75,7 @@ class DataAdoption {
   absl::Status PurgeRows(const std::string& job_id);
   absl::Status TendDeletedJob(const std::string& job_id, const std::optional<v1::Job>& file);
   absl::StatusOr<bool> MakeAgain(const std::string& job_id, const std::optional<v1::Job>& file);
-  absl::StatusOr<bool> MakeImported(const std::string& job_id);  // 2b
+  absl::StatusOr<bool> MakeImported(const std::string& job_id, absl::Time created);  // 2b
   // 3.
   absl::Status AdoptInto(const std::string& job_id);
   absl::Status AdoptCheckpoints(const std::string& job_id);

@@ -67,6 +67,26 @@ class DataAdoptionTest : public JobsTest {
     return steps;
   }
   // Paths below lost+found/TIME/.
+  // A checkpoint of step 8 whose files say what they hold, as an import needs.
+  void PublishImportable(FakeWorker& worker) {
+    trainer::CheckpointConfig config;
+    config.lorsa = {.d_model = 4, .n_ov_heads = 6, .n_qk_heads = 2, .d_qk = 3, .top_k = 2};
+    config.lorsa.attn_scale = 1;
+    config.context = 8;
+    config.hook_convention = "transformers.self_attn";
+    const std::string text = trainer::FormatCheckpointConfig(config);
+    v1::CheckpointStaged staged;
+    staged.set_step(8);
+    staged.set_folder(CheckpointId(8));
+    const std::string folder = JoinPath(worker.bootstrap.staging_folder(), staged.folder());
+    const std::string manifest = absl::StrCat(R"({"files":{"config.json":{"bytes":)", text.size(),
+                                              R"(,"sha256":")", Sha256Hex(text), R"("}}})");
+    ASSERT_TRUE(fs_.CreateDirectories(folder).ok());
+    ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "config.json"), text).ok());
+    ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "manifest.json"), manifest).ok());
+    staged.set_manifest_sha256(Sha256Hex(manifest));
+    ASSERT_EQ(Publish(worker, staged).error(), "");
+  }
   std::vector<std::string> SetAsidePaths() {
     std::vector<std::string> paths;
     std::error_code error;
@@ -203,29 +223,32 @@ TEST_F(DataAdoptionTest, AJobWhoseIdWasGivenAnewSinceTakesThePlaceOfTheOneBefore
 TEST_F(DataAdoptionTest, AJobWithoutAFileIsMadeAgainAsAnImportedOne) {
   BackUp();
   FakeWorker worker = Run("j");
-  trainer::CheckpointConfig config;
-  config.lorsa = {.d_model = 4, .n_ov_heads = 6, .n_qk_heads = 2, .d_qk = 3, .top_k = 2};
-  config.lorsa.attn_scale = 1;
-  config.context = 8;
-  config.hook_convention = "transformers.self_attn";
-  const std::string text = trainer::FormatCheckpointConfig(config);
-  v1::CheckpointStaged staged;
-  staged.set_step(8);
-  staged.set_folder(CheckpointId(8));
-  const std::string folder = JoinPath(worker.bootstrap.staging_folder(), staged.folder());
-  const std::string manifest = absl::StrCat(R"({"files":{"config.json":{"bytes":)", text.size(),
-                                            R"(,"sha256":")", Sha256Hex(text), R"("}}})");
-  ASSERT_TRUE(fs_.CreateDirectories(folder).ok());
-  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "config.json"), text).ok());
-  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "manifest.json"), manifest).ok());
-  staged.set_manifest_sha256(Sha256Hex(manifest));
-  ASSERT_EQ(Publish(worker, staged).error(), "");
+  PublishImportable(worker);
   ASSERT_TRUE(fs_.Remove(Layout().JobFile("j")).ok());
   ASSERT_TRUE(fs_.RemoveAll(Layout().AttemptsFolder("j")).ok());
   RestoreInPlace();
   EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Get("j").reason(), "IMPORTED");
   EXPECT_THAT(Steps("j"), ElementsAre(8));
+}
+
+// Its attempts made it train, which failed it, and each start made it anew without its pins.
+TEST_F(DataAdoptionTest, AJobWhoseSetIsGoneStaysTheImportedOneThatItIsMade) {
+  const v1::ActivationSet set = catalog_->GetActivationSet("set").value();
+  ASSERT_TRUE(catalog_->DeleteActivationSet("set").ok());
+  BackUp();
+  ASSERT_TRUE(catalog_->CreateActivationSet(set).ok());
+  FakeWorker worker = Run("j");
+  PublishImportable(worker);
+  const std::string file = ReadFile(fs_, Layout().JobFile("j"), 1 << 20).value();
+  RestoreInPlace();
+  EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
+  ASSERT_TRUE(catalog_->PinCheckpoint("j", AtStep(8), true).ok());
+  Advance(absl::Seconds(10));
+  StartAgain();
+  EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_TRUE(catalog_->GetCheckpoint("j", 8)->pinned());
+  EXPECT_EQ(ReadFile(fs_, Layout().JobFile("j"), 1 << 20).value(), file);
 }
 
 TEST_F(DataAdoptionTest, WhatCannotBeAdoptedIsSetAsideAndNothingIsDeleted) {
