@@ -3,10 +3,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status_macros.h"
+#include "server/jobs/job_file.h"
 #include "server/jobs/job_requests.h"
 
 namespace lorsa::server {
@@ -70,6 +72,11 @@ absl::StatusOr<bool> JobRemover::Remove(const JobRecord& job) {
   const std::string folder = env_.layout.JobFolder(job.id);
   LORSA_ASSIGN_OR_RETURN(const bool exists, env_.fs.Exists(folder));
   if (exists) {
+    // After a restore the folder may belong to a newer job of this id; the next start adopts it.
+    LORSA_ASSIGN_OR_RETURN(const std::optional<v1::Job> file, ReadJobFile(env_, job.id));
+    if (file.has_value() && CreateTimeOf(*file) != CreateTimeOf(job.job)) {
+      return env_.catalog.PurgeJob(job.id);
+    }
     LORSA_RETURN_IF_ERROR(env_.fs.RemoveAll(folder));                        // 2
     LORSA_RETURN_IF_ERROR(env_.fs.SyncDirectory(env_.layout.JobsFolder()));  // 2
   }
