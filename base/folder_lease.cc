@@ -32,6 +32,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/file_system.h"
+#include "base/monotonic_clock.h"
 #include "base/path_at.h"
 #include "base/status_macros.h"
 
@@ -94,8 +95,8 @@ absl::Status AwaitEndOfHolder(const std::string& lock_path, int64_t number, Leas
   const std::string path = OwnerFile(lock_path, number);
   LORSA_ASSIGN_OR_RETURN(const std::string first, ReadText(path));
   if (first == kFree) return absl::OkStatus();
-  const absl::Time deadline = absl::Now() + times.patience;
-  while (absl::Now() < deadline) {
+  const absl::Duration deadline = MonotonicNow() + times.patience;
+  while (MonotonicNow() < deadline) {
     absl::SleepFor(std::min(kLook, times.beat));
     LORSA_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
     if (text == kFree) return absl::OkStatus();
