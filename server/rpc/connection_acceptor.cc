@@ -27,7 +27,8 @@ constexpr rlim_t kReservedShare = 4;
 // However many descriptors there are: connections take memory too.
 constexpr rlim_t kMaxDescriptor = 20'000;
 constexpr auto kFullFor = std::chrono::seconds(5);
-constexpr int kRetryMs = 100;  // after accept(2) found nothing left
+constexpr int kRetryMs = 100;       // after accept(2) found nothing left
+constexpr int kAcceptsAtOnce = 64;  // of one listener; then the others and the end have their turn
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -159,7 +160,7 @@ void ConnectionAcceptor::Run() {
 }
 
 bool ConnectionAcceptor::AcceptFrom(int listener) {
-  while (true) {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
     Descriptor connection(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (connection.get() >= DescriptorBound()) {
       NoteFull();  // and closes it
@@ -177,6 +178,7 @@ bool ConnectionAcceptor::AcceptFrom(int listener) {
     NoteFull();
     return false;
   }
+  return true;  // The next poll returns at once.
 }
 
 }  // namespace lorsa::server
