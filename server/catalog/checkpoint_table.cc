@@ -94,7 +94,12 @@ absl::Status StoreRow(WriteTransaction& transaction, const StoredJob& job,
   } else {
     statement.BindNull();
   }
-  return statement.Run();
+  LORSA_RETURN_IF_ERROR(statement.Run());
+  // The files of this step are wanted again.
+  LORSA_ASSIGN_OR_RETURN(
+      Statement note,
+      transaction.Prepare("DELETE FROM removed_checkpoints WHERE job = ?1 AND step = ?2"));
+  return note.Bind(job.number).Bind(static_cast<int64_t>(checkpoint.step())).Run();
 }
 
 absl::StatusOr<bool> IsNewestStep(ReadTransaction& transaction, const StoredJob& job,
