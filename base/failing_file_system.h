@@ -9,17 +9,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/file_system.h"
+#include "base/forwarding_file_system.h"
 
 namespace lorsa {
 
 // Passes everything on to the real file system, but the operation called `operation` fails with
 // RESOURCE_EXHAUSTED "injected" after it went well `successes` times. Operations: "create",
 // "append", "sync", "close", "open", "syncfile", "syncdir", "rename", "mkdir", "list". Thread-safe.
-class FailingFileSystem final : public FileSystem {
+class FailingFileSystem final : public ForwardingFileSystem {
  public:
   explicit FailingFileSystem(std::string operation, int successes = 0)
-      : operation_(std::move(operation)), successes_left_(successes) {}
+      : ForwardingFileSystem(posix_),
+        operation_(std::move(operation)),
+        successes_left_(successes) {}
 
   // Whether the operation was called often enough to fail.
   bool failed() const { return failed_; }
@@ -27,42 +29,36 @@ class FailingFileSystem final : public FileSystem {
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
                                                        mode_t mode) override {
     if (Fails("create")) return Failure();
-    auto file = posix_.Create(path, mode);
+    auto file = next().Create(path, mode);
     if (!file.ok()) return file;
     return std::make_unique<FailingFile>(*this, *std::move(file));
   }
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
                                                               mode_t mode) override {
     if (Fails("create")) return Failure();
-    auto file = posix_.OpenForAppend(path, mode);
+    auto file = next().OpenForAppend(path, mode);
     if (!file.ok()) return file;
     return std::make_unique<FailingFile>(*this, *std::move(file));
   }
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override {
     if (Fails("open")) return Failure();
-    return posix_.OpenForRead(path);
+    return next().OpenForRead(path);
   }
   absl::Status SyncFile(const std::string& path) override {
-    return Fails("syncfile") ? Failure() : posix_.SyncFile(path);
+    return Fails("syncfile") ? Failure() : next().SyncFile(path);
   }
   absl::Status SyncDirectory(const std::string& path) override {
-    return Fails("syncdir") ? Failure() : posix_.SyncDirectory(path);
+    return Fails("syncdir") ? Failure() : next().SyncDirectory(path);
   }
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    return Fails("rename") ? Failure() : posix_.Rename(from, to);
+    return Fails("rename") ? Failure() : next().Rename(from, to);
   }
   absl::Status CreateDirectories(const std::string& path) override {
-    return Fails("mkdir") ? Failure() : posix_.CreateDirectories(path);
+    return Fails("mkdir") ? Failure() : next().CreateDirectories(path);
   }
-  absl::Status Remove(const std::string& path) override { return posix_.Remove(path); }
-  absl::Status RemoveAll(const std::string& path) override { return posix_.RemoveAll(path); }
-  absl::StatusOr<bool> Exists(const std::string& path) override { return posix_.Exists(path); }
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
     if (Fails("list")) return Failure();
-    return posix_.List(path);
-  }
-  absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
-    return posix_.FreeBytes(path);
+    return next().List(path);
   }
 
  private:

@@ -5,19 +5,20 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "base/file_system.h"
+#include "base/forwarding_file_system.h"
 
 namespace lorsa {
 
 // Passes everything on to the real file system. While the gate is closed, whoever opens a file for
 // reading or reads waits. Thread-safe.
-class GatedFileSystem final : public FileSystem {
+class GatedFileSystem final : public ForwardingFileSystem {
  public:
+  GatedFileSystem() : ForwardingFileSystem(posix_) {}
+
   void CloseGate() { SetOpen(false); }
   void OpenGate() { SetOpen(true); }
   // True once `count` readers wait; false if that has not happened after ten seconds.
@@ -29,37 +30,9 @@ class GatedFileSystem final : public FileSystem {
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override {
     AwaitOpenGate();
-    absl::StatusOr<std::unique_ptr<ReadableFile>> file = posix_.OpenForRead(path);
+    absl::StatusOr<std::unique_ptr<ReadableFile>> file = next().OpenForRead(path);
     if (!file.ok()) return file;
     return std::make_unique<GatedFile>(*this, *std::move(file));
-  }
-
-  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
-                                                       mode_t mode) override {
-    return posix_.Create(path, mode);
-  }
-  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
-                                                              mode_t mode) override {
-    return posix_.OpenForAppend(path, mode);
-  }
-  absl::Status SyncFile(const std::string& path) override { return posix_.SyncFile(path); }
-  absl::Status SyncDirectory(const std::string& path) override {
-    return posix_.SyncDirectory(path);
-  }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return posix_.Rename(from, to);
-  }
-  absl::Status CreateDirectories(const std::string& path) override {
-    return posix_.CreateDirectories(path);
-  }
-  absl::Status Remove(const std::string& path) override { return posix_.Remove(path); }
-  absl::Status RemoveAll(const std::string& path) override { return posix_.RemoveAll(path); }
-  absl::StatusOr<bool> Exists(const std::string& path) override { return posix_.Exists(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
-    return posix_.List(path);
-  }
-  absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
-    return posix_.FreeBytes(path);
   }
 
  private:

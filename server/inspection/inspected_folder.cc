@@ -19,7 +19,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(20);
 // Two changes within a tick give one version. So no change may be as recent as a tick when the
 // version is noted.
 InspectedFolder::InspectedFolder(FileSystem& fs, std::string folder)
-    : fs_(fs), folder_(std::move(folder)) {
+    : ForwardingFileSystem(fs), folder_(std::move(folder)) {
   NoteVersions();
   const int64_t recent = absl::ToUnixNanos(absl::Now() - kTick);
   if (std::none_of(files_.begin(), files_.end(),
@@ -33,11 +33,11 @@ InspectedFolder::InspectedFolder(FileSystem& fs, std::string folder)
 // What cannot be listed or opened is left out, and refused for that later.
 void InspectedFolder::NoteVersions() {
   files_.clear();
-  const auto names = fs_.List(folder_);
+  const auto names = next().List(folder_);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     const std::string path = JoinPath(folder_, name);
-    const auto file = fs_.OpenForRead(path);
+    const auto file = next().OpenForRead(path);
     if (!file.ok()) continue;
     if (const auto version = VersionOf(**file); version.ok()) files_[path] = {.version = *version};
   }
@@ -64,14 +64,14 @@ bool InspectedFolder::IsAsParsed(const std::string& path, const ReadableFile& fi
 bool InspectedFolder::IsUnchanged() const {
   return std::all_of(files_.begin(), files_.end(), [this](const auto& entry) {
     if (!entry.second.parsed) return true;
-    const auto file = fs_.OpenForRead(entry.first);
+    const auto file = next().OpenForRead(entry.first);
     return file.ok() && IsAsParsed(entry.first, **file);
   });
 }
 
 absl::StatusOr<std::unique_ptr<ReadableFile>> InspectedFolder::OpenForRead(
     const std::string& path) {
-  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs_.OpenForRead(path));
+  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, next().OpenForRead(path));
   if (IsAsParsed(path, *file)) return file;
   const absl::MutexLock lock(&mutex_);
   if (written_.contains(path)) return file;
@@ -82,13 +82,13 @@ absl::StatusOr<std::unique_ptr<ReadableFile>> InspectedFolder::OpenForRead(
 
 absl::StatusOr<std::unique_ptr<WritableFile>> InspectedFolder::Create(const std::string& path,
                                                                       mode_t mode) {
-  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs_.Create(path, mode));
+  LORSA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, next().Create(path, mode));
   NoteWritten(path);
   return file;
 }
 
 absl::Status InspectedFolder::Remove(const std::string& path) {
-  absl::Status removed = fs_.Remove(path);
+  absl::Status removed = next().Remove(path);
   if (removed.ok() || absl::IsNotFound(removed)) NoteWritten(path);
   return removed;
 }
@@ -100,11 +100,11 @@ void InspectedFolder::NoteWritten(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<WritableFile>> InspectedFolder::OpenForAppend(
     const std::string& path, mode_t mode) {
-  return fs_.OpenForAppend(path, mode);
+  return next().OpenForAppend(path, mode);
 }
 
 absl::Status InspectedFolder::Rename(const std::string& from, const std::string& to) {
-  LORSA_RETURN_IF_ERROR(fs_.Rename(from, to));
+  LORSA_RETURN_IF_ERROR(next().Rename(from, to));
   const absl::MutexLock lock(&mutex_);
   if (written_.erase(from) > 0) written_.insert(to);
   return absl::OkStatus();

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "base/file_system.h"
 #include "base/file_version.h"
+#include "base/forwarding_file_system.h"
 
 namespace lorsa::server {
 
@@ -23,7 +23,7 @@ namespace lorsa::server {
 // nothing that the child has not. Files that this process wrote can be read again: those created
 // through this file system, and those that a library wrote to a path which was emptied through it.
 // All else is passed on. Thread-safe.
-class InspectedFolder final : public FileSystem {
+class InspectedFolder final : public ForwardingFileSystem {
  public:
   // Notes the version of each file of `folder`. `fs` outlives this. The inspection begins after.
   InspectedFolder(FileSystem& fs, std::string folder);
@@ -40,21 +40,8 @@ class InspectedFolder final : public FileSystem {
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
                                                               mode_t mode) override;
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override;
-  absl::Status SyncFile(const std::string& path) override { return fs_.SyncFile(path); }
-  absl::Status SyncDirectory(const std::string& path) override { return fs_.SyncDirectory(path); }
   absl::Status Rename(const std::string& from, const std::string& to) override;
-  absl::Status CreateDirectories(const std::string& path) override {
-    return fs_.CreateDirectories(path);
-  }
   absl::Status Remove(const std::string& path) override;
-  absl::Status RemoveAll(const std::string& path) override { return fs_.RemoveAll(path); }
-  absl::StatusOr<bool> Exists(const std::string& path) override { return fs_.Exists(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
-    return fs_.List(path);
-  }
-  absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
-    return fs_.FreeBytes(path);
-  }
 
  private:
   struct File {
@@ -65,7 +52,6 @@ class InspectedFolder final : public FileSystem {
   void NoteWritten(const std::string& path);
   bool IsAsParsed(const std::string& path, const ReadableFile& file) const;
 
-  FileSystem& fs_;
   const std::string folder_;
   std::map<std::string, File> files_;  // by path
   mutable absl::Mutex mutex_;

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/failing_file_system.h"
+#include "base/forwarding_file_system.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_requests.h"
 #include "server/jobs/jobs_test_fixture.h"
@@ -17,41 +18,22 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // Notes what is fsynced and renamed; fails one rename and every open in one folder, if told to.
-class ScriptedFileSystem final : public FileSystem {
+class ScriptedFileSystem final : public ForwardingFileSystem {
  public:
-  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
-                                                       mode_t mode) override {
-    return posix_.Create(path, mode);
-  }
-  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path,
-                                                              mode_t mode) override {
-    return posix_.OpenForAppend(path, mode);
-  }
+  ScriptedFileSystem() : ForwardingFileSystem(posix_) {}
+
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForRead(const std::string& path) override {
     if (on_open) on_open();
     if (DirectoryOf(path) == unreadable) return absl::InternalError("Too many open files");
-    return posix_.OpenForRead(path);
+    return next().OpenForRead(path);
   }
-  absl::Status SyncFile(const std::string& path) override { return posix_.SyncFile(path); }
   absl::Status SyncDirectory(const std::string& path) override {
     synced.push_back(path);
-    return posix_.SyncDirectory(path);
+    return next().SyncDirectory(path);
   }
   absl::Status Rename(const std::string& from, const std::string& to) override {
     if (++renames == failing_rename) return absl::ResourceExhaustedError("injected");
-    return posix_.Rename(from, to);
-  }
-  absl::Status CreateDirectories(const std::string& path) override {
-    return posix_.CreateDirectories(path);
-  }
-  absl::Status Remove(const std::string& path) override { return posix_.Remove(path); }
-  absl::Status RemoveAll(const std::string& path) override { return posix_.RemoveAll(path); }
-  absl::StatusOr<bool> Exists(const std::string& path) override { return posix_.Exists(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
-    return posix_.List(path);
-  }
-  absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override {
-    return posix_.FreeBytes(path);
+    return next().Rename(from, to);
   }
 
   std::string unreadable;
