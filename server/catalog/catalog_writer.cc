@@ -64,10 +64,13 @@ absl::Status CatalogWriter::problem() const {
 
 absl::Status CatalogWriter::CheckWritable() {
   if (problem().ok()) return absl::OkStatus();
-  LORSA_RETURN_IF_ERROR(Write([](WriteTransaction& transaction) { return transaction.Touch(); }));
-  absl::MutexLock lock(&mu_);
-  problem_ = absl::OkStatus();
-  return problem_;
+  // On the writer's thread, so that a later failure, that of this commit included, is kept.
+  return Write([this](WriteTransaction& transaction) -> absl::Status {
+    LORSA_RETURN_IF_ERROR(transaction.Touch());
+    absl::MutexLock lock(&mu_);
+    problem_ = absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 void CatalogWriter::CommitGroup(const std::vector<Pending*>& group) {
