@@ -2,6 +2,7 @@
 #include "server/jobs/job_remover.h"
 
 #include "absl/strings/str_join.h"
+#include "server/jobs/job_file.h"
 #include "server/jobs/jobs_test_fixture.h"
 
 namespace lorsa::server {
@@ -54,6 +55,19 @@ TEST_F(JobRemoverTest, DeletedJobIsGoneAtOnceAndItsFilesAndIdSoonAfter) {
   EXPECT_EQ(Get("demo").attempt(), 0);
   EXPECT_THAT(*catalog_->ListCheckpoints("demo"), IsEmpty());
   EXPECT_THAT(catalog_->MetricsAfter("demo", 0, {}, 10)->points, IsEmpty());
+}
+
+// After a restore, when the rows of the older job could not be removed at the start.
+TEST_F(JobRemoverTest, TheFolderOfANewerJobWithTheIdStays) {
+  Finish("demo");
+  launcher_.EndLast();
+  JobRecord newer = catalog_->GetJob("demo").value();
+  newer.job.mutable_create_time()->set_seconds(newer.job.create_time().seconds() + 10);
+  ASSERT_TRUE(manager_->DeleteJob("demo", false).ok());
+  ASSERT_TRUE(WriteJobFile(Environment(), newer).ok());
+  Tidy();
+  EXPECT_TRUE(HasFolder("demo"));
+  EXPECT_TRUE(absl::IsNotFound(catalog_->GetJob("demo").status()));
 }
 
 TEST_F(JobRemoverTest, JobThatHasNotEndedIsNotDeleted) {
