@@ -19,8 +19,7 @@ constexpr auto kInterval = std::chrono::seconds(1);
 
 constexpr char kFullMessage[] =
     "new connections are turned away, since nearly all descriptors of the process are in use: "
-    "close "
-    "connections, or raise the limit on open files of lorsad";
+    "close connections, or raise the limit on open files of lorsad";
 constexpr int kMaxNamed = 10;  // damaged checkpoints in a message
 
 constexpr const char* kServices[] = {"lorsa.v1.ActivationService", "lorsa.v1.CheckpointService",
