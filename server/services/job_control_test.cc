@@ -44,9 +44,8 @@ class JobControlTest : public JobServicesTest {
     return jobs_->DeleteJob(&context, request, &response);
   }
   std::vector<std::string> List(const v1::ListJobsRequest& request) {
-    grpc::ClientContext context;
     v1::ListJobsResponse page;
-    EXPECT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
+    EXPECT_TRUE(ListJobs(request, page).ok());
     std::vector<std::string> names;
     for (const v1::Job& job : page.jobs()) names.push_back(job.name());
     return names;

@@ -143,17 +143,11 @@ TEST_F(JobServiceTest, ListsInPages) {
   v1::ListJobsRequest request;
   request.set_page_size(2);
   v1::ListJobsResponse page;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
-  }
+  ASSERT_TRUE(ListJobs(request, page).ok());
   ASSERT_THAT(page.jobs(), SizeIs(2));
   EXPECT_EQ(page.jobs(0).name(), "jobs/c");
   request.set_page_token(page.next_page_token());
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
-  }
+  ASSERT_TRUE(ListJobs(request, page).ok());
   ASSERT_THAT(page.jobs(), SizeIs(1));
   EXPECT_EQ(page.jobs(0).name(), "jobs/a");
   EXPECT_EQ(page.next_page_token(), "");
@@ -166,27 +160,19 @@ TEST_F(JobServiceTest, APageTokenOutlivesItsJob) {
   v1::ListJobsRequest request;
   request.set_page_size(2);
   v1::ListJobsResponse page;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
-  }
+  ASSERT_TRUE(ListJobs(request, page).ok());
   ASSERT_EQ(page.jobs(1).name(), "jobs/b");
   ASSERT_TRUE(manager_->CancelJob("b").ok());
   ASSERT_TRUE(manager_->DeleteJob("b", false).ok());
   while (manager_->Tidy()) {
   }
   request.set_page_token(page.next_page_token());
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
-  }
+  ASSERT_TRUE(ListJobs(request, page).ok());
   ASSERT_THAT(page.jobs(), SizeIs(1));
   EXPECT_EQ(page.jobs(0).name(), "jobs/a");
 
   request.set_page_token("b");
-  grpc::ClientContext context;
-  const grpc::Status status = jobs_->ListJobs(&context, request, &page);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ListJobs(request, page).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_F(JobServiceTest, PageOfLargeJobsEndsAtTwoMebibytes) {
@@ -199,9 +185,8 @@ TEST_F(JobServiceTest, PageOfLargeJobsEndsAtTwoMebibytes) {
   std::vector<std::string> names;
   std::vector<int> sizes;
   do {
-    grpc::ClientContext context;
     v1::ListJobsResponse page;
-    ASSERT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
+    ASSERT_TRUE(ListJobs(request, page).ok());
     for (const v1::Job& job : page.jobs()) names.push_back(job.name());
     sizes.push_back(page.jobs_size());
     request.set_page_token(page.next_page_token());

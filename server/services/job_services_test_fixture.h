@@ -137,6 +137,10 @@ class JobServicesTest : public JobsTest {
     grpc::ClientContext context;
     return jobs_->CreateJob(&context, request, &job);
   }
+  grpc::Status ListJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse& page) {
+    grpc::ClientContext context;
+    return jobs_->ListJobs(&context, request, &page);
+  }
   // Creates a job, launches it and welcomes its worker.
   std::unique_ptr<WorkerClient> RunJob(const std::string& id) {
     v1::Job job;
