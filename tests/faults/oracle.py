@@ -7,6 +7,7 @@ takes the place of an older one's, and retention removes checkpoints that a job 
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
@@ -109,6 +110,16 @@ class Oracle:
         self._sets: dict[str, SetFacts] = {}
         # A run that begins just then is refused: its checkpoints would find no room.
         self.disk_was_full = False
+
+    def copy(self) -> Oracle:
+        """One that has seen the same. What either sees from now on, the other does not."""
+        other = Oracle()
+        with self._mu:
+            other._jobs = copy.deepcopy(self._jobs)
+            other._sweeps = copy.deepcopy(self._sweeps)
+            other._sets = copy.deepcopy(self._sets)
+            other.disk_was_full = self.disk_was_full
+        return other
 
     def jobs(self) -> list[JobFacts]:
         """In the order in which they were asked for."""

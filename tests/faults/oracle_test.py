@@ -27,8 +27,8 @@ LOSSES = {
     "a metric": "DELETE FROM metrics WHERE kind = 1 AND step = 7",
     "the last metrics": "DELETE FROM metrics WHERE kind = 1 AND step > 140",
     "a metric's attempt": "UPDATE metrics SET attempt = 0 WHERE step = 7",
-    "a checkpoint": "DELETE FROM checkpoints WHERE step = 20",
 }
+LOSS_OF_A_CHECKPOINT = "DELETE FROM checkpoints WHERE step = 20"
 
 
 class Known:
@@ -48,6 +48,7 @@ class Known:
             assert self.campaign.oracle.saw_logs(facts.name, logs) == []
             assert self.campaign.oracle.saw_logs(facts.name, {1: logs[1][1:]}) != []
         self.service.terminate()
+        self._seen = self.campaign.oracle.copy()
         self.whole = folder / "whole"
         shutil.copytree(self.service.data, self.whole)
 
@@ -59,6 +60,14 @@ class Known:
         self.service.kill()
         shutil.rmtree(self.service.data)
         shutil.copytree(self.whole, self.service.data)
+        self.campaign.oracle = self._seen.copy()
+
+    def change_catalog(self, statement: str) -> None:
+        path = self.service.data / "catalog.sqlite"
+        with contextlib.closing(sqlite3.connect(path)) as catalog:
+            changes = catalog.execute(statement).rowcount
+            catalog.commit()
+        assert changes > 0
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +88,24 @@ def test_nothing_is_missed_where_nothing_is_lost(known: Known) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_what_the_catalog_lost_is_missed(known: Known, loss: str) -> None:
     known.restore()
-    path = known.service.data / "catalog.sqlite"
-    with contextlib.closing(sqlite3.connect(path)) as catalog:
-        changes = catalog.execute(LOSSES[loss]).rowcount
-        catalog.commit()
-    assert changes > 0
+    known.change_catalog(LOSSES[loss])
     known.service.start()
     assert known.problems() != []
+
+
+def test_a_checkpoint_that_is_gone_is_missed(known: Known) -> None:
+    known.restore()
+    known.change_catalog(LOSS_OF_A_CHECKPOINT)
+    shutil.rmtree(known.service.data / "jobs/everything-1/checkpoints/step-000000020")
+    known.service.start()
+    assert known.problems() != []
+
+
+def test_a_checkpoint_that_the_catalog_lost_is_listed_again(known: Known) -> None:
+    known.restore()
+    known.change_catalog(LOSS_OF_A_CHECKPOINT)
+    known.service.start()
+    assert known.problems() == []
 
 
 @pytest.mark.parametrize(
