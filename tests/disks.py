@@ -59,6 +59,14 @@ def turn_read_only(disk: pathlib.Path) -> None:
     trigger.write_text("1")
 
 
+def remount(disk: pathlib.Path, mode: str) -> None:
+    """With the mode "ro" or "rw". A process that just ended may have its files open a little longer
+    than its line in the table of processes, so a busy disk is tried again.
+    """
+    command = ["mount", "-o", f"remount,{mode}", disk]
+    wait_for(f"a remount as {mode}", lambda: subprocess.run(command).returncode == 0)
+
+
 def repair(disk: pathlib.Path) -> None:
     """What somebody does about it, once nobody uses it any more."""
     wait_for("the disk to be free", lambda: subprocess.run(["umount", disk]).returncode == 0)

@@ -6,13 +6,12 @@ import contextlib
 import hashlib
 import pathlib
 import random
-import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 from campaign import Campaign
-from disks import fill, fragile_disk, repair, small_disk, turn_read_only
+from disks import fill, fragile_disk, remount, repair, small_disk, turn_read_only
 from finished_job import SPEC, finish_job
 from lorsa.client import Client
 from lorsa.client.errors import RpcError
@@ -199,10 +198,10 @@ def test_a_start_on_a_read_only_disk_reads(
 ) -> None:
     end(service, crashed)
     (service.data / "endpoint").unlink(missing_ok=True)
-    subprocess.run(["mount", "-o", "remount,ro", service.data], check=True)
+    remount(service.data, "ro")
     with Client(service.listen) as client:
         check_start_without_room(service, client, tmp_path / "out")
-        subprocess.run(["mount", "-o", "remount,rw", service.data], check=True)
+        remount(service.data, "rw")
         check_writing_resumed(service, client)
 
 
