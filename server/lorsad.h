@@ -114,8 +114,8 @@ class Lorsad {
   JobWatchHub watchers_;
   LocalProcessLauncher launcher_;
   JobManager jobs_;
-  TableAuthorizer authorizer_;
   OpenStreams streams_;
+  const CallEnvironment calls_;
   const LaneThreads threads_;
   const std::unique_ptr<store::ReaderPool> readers_;
   const Inspector inspector_;

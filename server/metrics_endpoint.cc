@@ -123,8 +123,8 @@ class ServerMetrics final : public prometheus::Collectable {
     AddGauge(families, "lorsa_start_time_seconds", "When the server started, Unix time.",
              absl::ToDoubleSeconds(env_.start_time - absl::UnixEpoch()));
     Family waiting("lorsa_executor_waiting", "Calls that no thread has taken up yet.");
-    const auto add = [&waiting](const CallRuntime& lane, const char* name) {
-      waiting.Add(static_cast<double>(lane.executor.queued()), "lane", name);
+    const auto add = [&waiting](const Executor& lane, const char* name) {
+      waiting.Add(static_cast<double>(lane.queued()), "lane", name);
     };
     add(env_.lanes.reads, "reads");
     add(env_.lanes.writes, "writes");

@@ -1,6 +1,5 @@
-// Who may call what: one table of rules, consulted by the reactor bases of this folder before a
-// request is looked at. A method without a rule is denied, so a new RPC stays closed until a line
-// here opens it.
+// Who may call what. Each method has a rule (rpc_service.h), which its reactor applies before it
+// looks at the request.
 #ifndef LORSA_SERVER_RPC_AUTHORIZATION_H_
 #define LORSA_SERVER_RPC_AUTHORIZATION_H_
 
@@ -11,7 +10,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "server/catalog/catalog.h"
 
 namespace lorsa::server {
@@ -20,14 +18,6 @@ enum class Access {
   kAnyone,  // whoever reaches the port, which is on loopback unless the operator says otherwise
   kWorker,  // the worker of a job's attempt: metadata "authorization: Bearer <token>"
 };
-
-struct MethodRule {
-  absl::string_view method;  // full name: "lorsa.v1.JobService.GetJob"
-  Access access;
-};
-
-// The table.
-absl::Span<const MethodRule> MethodRules();
 
 // What knows the tokens. Thread-safe; may block (it is called on an Executor).
 class WorkerTokenVerifier {
@@ -45,32 +35,9 @@ struct Caller {
   std::optional<AttemptKey> worker;
 };
 
-// Thread-safe.
-class Authorizer {
- public:
-  virtual ~Authorizer() = default;
-  // PERMISSION_DENIED for a method without a rule; UNAUTHENTICATED or the verifier's error where a
-  // worker's token is asked for.
-  virtual absl::StatusOr<Caller> Authorize(absl::string_view method,
-                                           const grpc::CallbackServerContext& context) const = 0;
-};
-
-// Decides by `rules`.
-class TableAuthorizer final : public Authorizer {
- public:
-  // `rules` and `tokens` outlive the authorizer.
-  TableAuthorizer(absl::Span<const MethodRule> rules, WorkerTokenVerifier& tokens)
-      : rules_(rules), tokens_(tokens) {}
-
-  absl::StatusOr<Caller> Authorize(absl::string_view method,
-                                   const grpc::CallbackServerContext& context) const override;
-
- private:
-  absl::StatusOr<AttemptKey> WorkerOf(const grpc::CallbackServerContext& context) const;
-
-  absl::Span<const MethodRule> rules_;
-  WorkerTokenVerifier& tokens_;
-};
+// UNAUTHENTICATED or the verifier's error if `access` asks for a worker's token.
+absl::StatusOr<Caller> Authorize(Access access, WorkerTokenVerifier& tokens,
+                                 const grpc::CallbackServerContext& context);
 
 }  // namespace lorsa::server
 

@@ -11,16 +11,15 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "base/exception_wall.h"
-#include "server/rpc/call_runtime.h"
+#include "base/status_macros.h"
+#include "server/rpc/call.h"
 #include "server/rpc/errors.h"
 
 namespace lorsa::server {
@@ -55,8 +54,10 @@ class BidiHandler {
   virtual void OnClose() {}
 };
 
+template <typename Request>
+using OpenedHandler = absl::StatusOr<std::unique_ptr<BidiHandler<Request>>>;
 template <typename Request, typename Response>
-using HandlerOpener = std::function<absl::StatusOr<std::unique_ptr<BidiHandler<Request>>>(
+using HandlerOpener = std::function<OpenedHandler<Request>(
     const Caller& caller, std::shared_ptr<BidiSender<Response>> sender)>;
 
 // One call. The incoming side is a chain, open → read → handle → read → … → close, of which one
@@ -68,20 +69,15 @@ template <typename Request, typename Response>
 class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
                          public std::enable_shared_from_this<BidiStream<Request, Response>> {
  public:
-  BidiStream(const CallRuntime& runtime, absl::string_view method,
-             grpc::CallbackServerContext* context, HandlerOpener<Request, Response> open)
-      : runtime_(runtime),
-        method_(method),
-        context_(context),
-        caller_(context->peer()),
-        open_(std::move(open)) {}
+  BidiStream(const Method& method, grpc::CallbackServerContext* context,
+             HandlerOpener<Request, Response> open)
+      : call_(method, *context), open_(std::move(open)) {}
 
   void Start() {
     self_ = this->shared_from_this();
-    auto ticket = AdmitCall(runtime_, *context_, /*request_bytes=*/0,
-                            [stream = this->shared_from_this()] { stream->Open(); });
-    if (!ticket.ok()) return EndUnopened(ticket.status());
-    ticket_ = *std::move(ticket);
+    const absl::Status admitted = call_.Admit(
+        /*request_bytes=*/0, [stream = this->shared_from_this()] { stream->Open(); });
+    if (!admitted.ok()) EndUnopened(admitted);
   }
 
   // As BidiSender, which keeps no reference to the stream.
@@ -89,7 +85,7 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
     absl::MutexLock lock(&mutex_);
     if (end_.has_value()) return false;
     if (queue_.size() >= BidiSender<Response>::kMaxQueuedMessages) {
-      context_->TryCancel();  // The write under way would wait for the client for ever.
+      call_.Cancel();  // The write under way would wait for the client for ever.
       return false;
     }
     queue_.push_back(std::move(message));
@@ -103,9 +99,9 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return Schedule(runtime_.executor, [](BidiStream& stream) { stream.Close(); });
+    if (!ok) return Schedule(call_.executor(), [](BidiStream& stream) { stream.Close(); });
     Executor* const executor = handler_->OnArrival(incoming_);
-    Schedule(executor == nullptr ? runtime_.executor : *executor,
+    Schedule(executor == nullptr ? call_.executor() : *executor,
              [](BidiStream& stream) { stream.Handle(); });
   }
 
@@ -120,12 +116,10 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   void OnCancel() override {
-    if (runtime_.executor.Withdraw(ticket_)) {
-      return EndUnopened(absl::CancelledError("the client cancelled the call"));
-    }
+    if (call_.Withdraw()) return EndUnopened(CancelledByClient());
     absl::MutexLock lock(&mutex_);
     queue_.clear();
-    RequestEnd(absl::CancelledError("the client cancelled the call"));
+    RequestEnd(CancelledByClient());
   }
 
   void OnDone() override { self_.reset(); }
@@ -148,7 +142,7 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
 
   template <typename Step>
   void Schedule(Executor& executor, Step step) {
-    executor.Schedule([stream = this->shared_from_this(), step] { step(*stream); }, caller_);
+    call_.Schedule(executor, [stream = this->shared_from_this(), step] { step(*stream); });
   }
 
   void Open() {
@@ -170,12 +164,10 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   absl::Status OpenHandler() {
-    absl::StatusOr<Caller> caller = AuthorizeCall(runtime_, method_, *context_);
-    if (!caller.ok()) return std::move(caller).status();
-    auto handler = open_(*caller, std::make_shared<WeakSender>(this->weak_from_this()));
+    LORSA_ASSIGN_OR_RETURN(const Caller caller, call_.Authorize());
+    auto handler = open_(caller, std::make_shared<WeakSender>(this->weak_from_this()));
     open_ = nullptr;
-    if (!handler.ok()) return std::move(handler).status();
-    handler_ = *std::move(handler);
+    LORSA_ASSIGN_OR_RETURN(handler_, std::move(handler));
     return absl::OkStatus();
   }
 
@@ -217,11 +209,7 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
     }
   }
 
-  const CallRuntime runtime_;
-  const absl::string_view method_;
-  grpc::CallbackServerContext* const context_;
-  const std::string caller_;
-  Executor::Ticket ticket_;  // set before gRPC calls OnCancel
+  Call call_;
   // The incoming chain's own; no lock.
   HandlerOpener<Request, Response> open_;
   std::unique_ptr<BidiHandler<Request>> handler_;
@@ -237,15 +225,13 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A bidirectional RPC: `open(caller, sender)` is called on the executor once the caller is
-// authorised, and returns what handles the client's messages. `method` is a literal.
+// Serves one call: `open(caller, sender)` is called on the executor of the method once the caller
+// is authorised, and returns what handles the client's messages. `method` outlives the gRPC server.
 template <typename Request, typename Response>
-grpc::ServerBidiReactor<Request, Response>* ServeBidi(const CallRuntime& runtime,
-                                                      absl::string_view method,
+grpc::ServerBidiReactor<Request, Response>* ServeBidi(const Method& method,
                                                       grpc::CallbackServerContext* context,
                                                       HandlerOpener<Request, Response> open) {
-  auto stream =
-      std::make_shared<BidiStream<Request, Response>>(runtime, method, context, std::move(open));
+  auto stream = std::make_shared<BidiStream<Request, Response>>(method, context, std::move(open));
   stream->Start();
   return stream.get();
 }

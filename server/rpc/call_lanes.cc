@@ -11,16 +11,11 @@ constexpr int kFileThreads = 8;  // They mostly wait for the disk.
 
 }  // namespace
 
-LaneThreads::LaneThreads(const Authorizer& authorizer, OpenStreams& streams)
+LaneThreads::LaneThreads()
     : reads_(kReadThreads),
       writes_(kWriteThreads),
       workers_(kWorkerThreads),
       data_(kDataThreads),
-      files_(kFileThreads),
-      lanes_{.reads = {reads_, authorizer, streams},
-             .writes = {writes_, authorizer, streams},
-             .workers = {workers_, authorizer, streams},
-             .data = {data_, authorizer, streams},
-             .files = {files_, authorizer, streams}} {}
+      files_(kFileThreads) {}
 
 }  // namespace lorsa::server

@@ -3,25 +3,23 @@
 #ifndef LORSA_SERVER_RPC_CALL_LANES_H_
 #define LORSA_SERVER_RPC_CALL_LANES_H_
 
-#include "server/rpc/call_runtime.h"
 #include "server/rpc/executor.h"
 
 namespace lorsa::server {
 
 struct CallLanes {
-  CallRuntime reads;    // nothing but a read of the catalog
-  CallRuntime writes;   // the catalog's writer, which another process may hold up
-  CallRuntime workers;  // nothing but a read of the catalog, to hear workers
-  CallRuntime data;     // the disk, for a piece of a file
-  CallRuntime files;    // the disk, for whole files; and the catalog's writer
+  Executor& reads;    // nothing but a read of the catalog
+  Executor& writes;   // the catalog's writer, which another process may hold up
+  Executor& workers;  // nothing but a read of the catalog, to hear workers
+  Executor& data;     // the disk, for a piece of a file
+  Executor& files;    // the disk, for whole files; and the catalog's writer
 };
 
 // The threads of all lanes.
 class LaneThreads {
  public:
-  // `authorizer` and `streams` outlive this. std::system_error if the system has too few threads
-  // left.
-  LaneThreads(const Authorizer& authorizer, OpenStreams& streams);
+  // std::system_error if the system has too few threads left.
+  LaneThreads();
 
   // Valid as long as this lives.
   const CallLanes& lanes() const { return lanes_; }
@@ -32,7 +30,7 @@ class LaneThreads {
   Executor workers_;
   Executor data_;
   Executor files_;
-  const CallLanes lanes_;
+  const CallLanes lanes_{reads_, writes_, workers_, data_, files_};
 };
 
 }  // namespace lorsa::server

@@ -9,21 +9,16 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "lorsa/v1/metric_service.grpc.pb.h"
 #include "lorsa/v1/server_info_service.grpc.pb.h"
 #include "lorsa/v1/worker_service.grpc.pb.h"
-#include "server/rpc/bidi_stream.h"
-#include "server/rpc/server_stream.h"
-#include "server/rpc/unary_call.h"
+#include "server/rpc/rpc_service.h"
 
 namespace lorsa::server {
-
-inline constexpr char kUnary[] = "lorsa.v1.ServerInfoService.GetServerInfo";
-inline constexpr char kStream[] = "lorsa.v1.MetricService.StreamMetrics";
-inline constexpr char kBidi[] = "lorsa.v1.WorkerService.Session";
 
 class FakeTokens final : public WorkerTokenVerifier {
  public:
@@ -33,40 +28,53 @@ class FakeTokens final : public WorkerTokenVerifier {
   }
 };
 
-class InfoService final : public v1::ServerInfoService::CallbackService {
- public:
-  CallRuntime* runtime;
+// What tests make the methods do.
+struct InfoHandler {
   std::function<absl::Status(const v1::GetServerInfoRequest&, v1::ServerInfo&)> handler;
 
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
-                                          const v1::GetServerInfoRequest* request,
-                                          v1::ServerInfo* response) override {
-    return ServeUnary(*runtime, kUnary, context, request, response, handler);
+  absl::Status Get(const Caller&, const v1::GetServerInfoRequest& request, v1::ServerInfo& info) {
+    return handler(request, info);
   }
 };
-
-class StreamService final : public v1::MetricService::CallbackService {
- public:
-  CallRuntime* runtime;
-  Executor* pulling = nullptr;  // null: the runtime's
+struct StreamHandler {
   SourceOpener<v1::StreamMetricsResponse> open;
+  Executor* pulling = nullptr;  // null: that of the first step
 
-  grpc::ServerWriteReactor<v1::StreamMetricsResponse>* StreamMetrics(
-      grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) override {
-    return ServeStream<v1::StreamMetricsResponse>(*runtime, kStream, context, request,
-                                                  pulling == nullptr ? runtime->executor : *pulling,
-                                                  open);
+  OpenedSource<v1::StreamMetricsResponse> Open(const Caller& caller,
+                                               const v1::StreamMetricsRequest&, Waker waker) {
+    return open(caller, std::move(waker));
   }
 };
-
-class SessionService final : public v1::WorkerService::CallbackService {
- public:
-  CallRuntime* runtime;
+struct SessionHandler {
   HandlerOpener<v1::WorkerMessage, v1::ServerMessage> open;
 
-  grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* Session(
-      grpc::CallbackServerContext* context) override {
-    return ServeBidi<v1::WorkerMessage, v1::ServerMessage>(*runtime, kBidi, context, open);
+  OpenedHandler<v1::WorkerMessage> Open(const Caller& caller,
+                                        std::shared_ptr<BidiSender<v1::ServerMessage>> sender) {
+    return open(caller, std::move(sender));
+  }
+};
+
+class InfoService final : public RpcService {
+ public:
+  InfoService(const CallEnvironment& calls, Access access, Executor& executor, InfoHandler& handler)
+      : RpcService("lorsa.v1.ServerInfoService", calls) {
+    Unary({"GetServerInfo", access, executor}, handler, &InfoHandler::Get);
+  }
+};
+class StreamService final : public RpcService {
+ public:
+  StreamService(const CallEnvironment& calls, Access access, Executor& executor,
+                StreamHandler& handler)
+      : RpcService("lorsa.v1.MetricService", calls) {
+    ServerStreaming({"StreamMetrics", access, executor}, handler, &StreamHandler::Open,
+                    handler.pulling);
+  }
+};
+class SessionService final : public RpcService {
+ public:
+  SessionService(const CallEnvironment& calls, Executor& executor, SessionHandler& handler)
+      : RpcService("lorsa.v1.WorkerService", calls) {
+    Bidirectional({"Session", Access::kWorker, executor}, handler, &SessionHandler::Open);
   }
 };
 
@@ -84,14 +92,24 @@ bool ComesTrue(Condition condition) {
 class Calls : public testing::Test {
  protected:
   // Called when the handlers are in place.
-  void StartServer() {
-    info_.runtime = stream_.runtime = session_.runtime = &runtime_;
+  void StartServer(Access access = Access::kAnyone) {
     grpc::ServerBuilder builder;
-    builder.RegisterService(&info_);
-    builder.RegisterService(&stream_);
-    builder.RegisterService(&session_);
+    MakeServices(access, streams_);
+    for (const auto& service : services_) builder.RegisterService(service.get());
     server_ = builder.BuildAndStart();
     channel_ = server_->InProcessChannel({});
+  }
+
+  // The same where flow control is the transport's.
+  void StartServerOverASocket(OpenStreams& streams) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    MakeServices(Access::kAnyone, streams);
+    for (const auto& service : services_) builder.RegisterService(service.get());
+    server_ = builder.BuildAndStart();
+    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                   grpc::InsecureChannelCredentials());
   }
 
   // After this no handler runs any more and every source is released.
@@ -103,16 +121,22 @@ class Calls : public testing::Test {
   void TearDown() override { StopServer(); }
 
   FakeTokens tokens_;
-  absl::Span<const MethodRule> rules_ = MethodRules();
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(2);
-  std::unique_ptr<TableAuthorizer> authorizer_ = std::make_unique<TableAuthorizer>(rules_, tokens_);
   OpenStreams streams_{StreamLimits{}};
-  CallRuntime runtime_{*executor_, *authorizer_, streams_};
-  InfoService info_;
-  StreamService stream_;
-  SessionService session_;
+  InfoHandler info_;
+  StreamHandler stream_;
+  SessionHandler session_;
+  std::vector<std::unique_ptr<RpcService>> services_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
+
+ private:
+  void MakeServices(Access access, OpenStreams& streams) {
+    const CallEnvironment calls{tokens_, streams};
+    services_.push_back(std::make_unique<InfoService>(calls, access, *executor_, info_));
+    services_.push_back(std::make_unique<StreamService>(calls, access, *executor_, stream_));
+    services_.push_back(std::make_unique<SessionService>(calls, *executor_, session_));
+  }
 };
 
 }  // namespace lorsa::server

@@ -10,15 +10,13 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "base/exception_wall.h"
 #include "base/status_macros.h"
-#include "server/rpc/call_runtime.h"
+#include "server/rpc/call.h"
 #include "server/rpc/errors.h"
 
 namespace lorsa::server {
@@ -37,8 +35,9 @@ class StreamSink {
 };
 
 template <typename Request, typename Response>
-using SinkOpener = std::function<absl::StatusOr<std::unique_ptr<StreamSink<Request, Response>>>(
-    const Caller& caller)>;
+using OpenedSink = absl::StatusOr<std::unique_ptr<StreamSink<Request, Response>>>;
+template <typename Request, typename Response>
+using SinkOpener = std::function<OpenedSink<Request, Response>(const Caller& caller)>;
 
 // One call: a chain, open → read → handle → read → … → finish, of which one link exists at any
 // time. Owned by itself until OnDone and by the task under way.
@@ -46,36 +45,31 @@ template <typename Request, typename Response>
 class ClientStream final : public grpc::ServerReadReactor<Request>,
                            public std::enable_shared_from_this<ClientStream<Request, Response>> {
  public:
-  ClientStream(const CallRuntime& runtime, absl::string_view method,
-               grpc::CallbackServerContext* context, Response* response, Executor& long_work,
-               SinkOpener<Request, Response> open)
-      : runtime_(runtime),
+  ClientStream(const Method& method, grpc::CallbackServerContext* context, Response* response,
+               Executor& long_work, SinkOpener<Request, Response> open)
+      : call_(method, *context),
         long_work_(long_work),
-        method_(method),
-        context_(context),
-        caller_(context->peer()),
         response_(response),
         open_(std::move(open)) {}
 
   void Start() {
     self_ = this->shared_from_this();
-    auto ticket = AdmitCall(runtime_, *context_, /*request_bytes=*/0,
-                            [stream = this->shared_from_this()] { stream->Open(); });
-    if (!ticket.ok()) return Finish(ticket.status());
-    ticket_ = *std::move(ticket);
+    const absl::Status admitted = call_.Admit(
+        /*request_bytes=*/0, [stream = this->shared_from_this()] { stream->Open(); });
+    if (!admitted.ok()) Finish(admitted);
   }
 
   // After the last message, and when the client vanished.
   void OnReadDone(bool ok) override {
     stream_->ClientActed();
     if (!ok) return Schedule(long_work_, [](ClientStream& stream) { stream.End(); });
-    Schedule(std::exchange(begun_, true) ? runtime_.executor : long_work_,
+    Schedule(std::exchange(begun_, true) ? call_.executor() : long_work_,
              [](ClientStream& stream) { stream.Handle(); });
   }
 
   void OnCancel() override {
     cancelled_ = true;
-    if (runtime_.executor.Withdraw(ticket_)) Finish(Cancelled());
+    if (call_.Withdraw()) Finish(CancelledByClient());
   }
 
   void OnDone() override { self_.reset(); }
@@ -83,7 +77,7 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
  private:
   template <typename Step>
   void Schedule(Executor& executor, Step step) {
-    executor.Schedule([stream = this->shared_from_this(), step] { step(*stream); }, caller_);
+    call_.Schedule(executor, [stream = this->shared_from_this(), step] { step(*stream); });
   }
 
   void Open() {
@@ -98,8 +92,8 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   }
 
   absl::Status OpenSink() {
-    LORSA_ASSIGN_OR_RETURN(const Caller caller, AuthorizeCall(runtime_, method_, *context_));
-    LORSA_ASSIGN_OR_RETURN(stream_, runtime_.streams.Open(caller, *context_));
+    LORSA_ASSIGN_OR_RETURN(const Caller caller, call_.Authorize());
+    LORSA_ASSIGN_OR_RETURN(stream_, call_.OpenStream(caller));
     LORSA_ASSIGN_OR_RETURN(sink_, open_(caller));
     return absl::OkStatus();
   }
@@ -111,13 +105,11 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   }
 
   void End() {
-    if (cancelled_) return Finish(Cancelled());
+    if (cancelled_) return Finish(CancelledByClient());
     absl::StatusOr<Response> response = CatchExceptions([this] { return sink_->Finish(); });
     if (response.ok()) *response_ = *std::move(response);
     Finish(response.status());
   }
-
-  static absl::Status Cancelled() { return absl::CancelledError("the client cancelled the call"); }
 
   void Finish(const absl::Status& status) {
     sink_.reset();
@@ -126,12 +118,8 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
     grpc::ServerReadReactor<Request>::Finish(ToGrpcStatus(status));
   }
 
-  const CallRuntime runtime_;
+  Call call_;
   Executor& long_work_;
-  const absl::string_view method_;
-  grpc::CallbackServerContext* const context_;
-  const std::string caller_;
-  Executor::Ticket ticket_;  // set before gRPC calls OnCancel
   Response* const response_;
   SinkOpener<Request, Response> open_;
   std::unique_ptr<StreamSink<Request, Response>> sink_;
@@ -142,17 +130,16 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   std::shared_ptr<ClientStream> self_;
 };
 
-// A client-streaming RPC: `open(caller)` is called on the executor once the caller is authorised,
-// and returns what handles the messages. The first message and the end are handled on `long_work`,
-// which outlives the gRPC server. `method` is a literal.
+// Serves one call: `open(caller)` is called on the executor of the method once the caller is
+// authorised, and returns what handles the messages. The first message and the end are handled on
+// `long_work`. `method` and `long_work` outlive the gRPC server.
 template <typename Request, typename Response>
-grpc::ServerReadReactor<Request>* ServeClientStream(const CallRuntime& runtime,
-                                                    absl::string_view method,
+grpc::ServerReadReactor<Request>* ServeClientStream(const Method& method,
                                                     grpc::CallbackServerContext* context,
                                                     Response* response, Executor& long_work,
                                                     SinkOpener<Request, Response> open) {
-  auto stream = std::make_shared<ClientStream<Request, Response>>(
-      runtime, method, context, response, long_work, std::move(open));
+  auto stream = std::make_shared<ClientStream<Request, Response>>(method, context, response,
+                                                                  long_work, std::move(open));
   stream->Start();
   return stream.get();
 }

@@ -14,8 +14,6 @@
 namespace lorsa::server {
 namespace {
 
-constexpr char kMethod[] = "lorsa.v1.ActivationService.UploadShard";
-
 // Adds up the bytes; fails at a piece that says "bad". Counts itself as long as it lives.
 class Adder final : public StreamSink<v1::UploadShardRequest, v1::UploadedFile> {
  public:
@@ -38,33 +36,37 @@ class Adder final : public StreamSink<v1::UploadShardRequest, v1::UploadedFile> 
   int64_t bytes_ = 0;
 };
 
-class UploadService final : public v1::ActivationService::CallbackService {
- public:
-  CallRuntime* runtime = nullptr;
-  Executor* long_work = nullptr;
+struct UploadHandler {
   SinkOpener<v1::UploadShardRequest, v1::UploadedFile> open;
 
-  grpc::ServerReadReactor<v1::UploadShardRequest>* UploadShard(
-      grpc::CallbackServerContext* context, v1::UploadedFile* response) override {
-    return ServeClientStream<v1::UploadShardRequest, v1::UploadedFile>(*runtime, kMethod, context,
-                                                                       response, *long_work, open);
+  OpenedSink<v1::UploadShardRequest, v1::UploadedFile> Open(const Caller& caller) {
+    return open(caller);
+  }
+};
+
+class UploadService final : public RpcService {
+ public:
+  UploadService(const CallEnvironment& calls, Access access, Executor& executor,
+                Executor& long_work, UploadHandler& handler)
+      : RpcService("lorsa.v1.ActivationService", calls) {
+    ClientStreaming({"UploadShard", access, executor}, handler, long_work, &UploadHandler::Open);
   }
 };
 
 class ClientStreams : public testing::Test {
  protected:
-  void StartServer(absl::Span<const MethodRule> rules = MethodRules()) {
-    authorizer_ = std::make_unique<TableAuthorizer>(rules, tokens_);
-    runtime_ = std::make_unique<CallRuntime>(CallRuntime{*executor_, *authorizer_, streams_});
-    service_.runtime = runtime_.get();
-    service_.long_work = long_work_.get();
-    if (service_.open == nullptr) {
-      service_.open = [this](const Caller&) { return std::make_unique<Adder>(alive_); };
+  void StartServer(Access access = Access::kAnyone) { StartServer(access, streams_); }
+
+  void StartServer(Access access, OpenStreams& streams) {
+    service_ = std::make_unique<UploadService>(CallEnvironment{tokens_, streams}, access,
+                                               *executor_, *long_work_, handler_);
+    if (handler_.open == nullptr) {
+      handler_.open = [this](const Caller&) { return std::make_unique<Adder>(alive_); };
     }
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&service_);
+    builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
     stub_ = v1::ActivationService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
                                                                grpc::InsecureChannelCredentials()));
@@ -88,10 +90,9 @@ class ClientStreams : public testing::Test {
   FakeTokens tokens_;
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(2);
   std::unique_ptr<Executor> long_work_ = std::make_unique<Executor>(1);
-  std::unique_ptr<TableAuthorizer> authorizer_;
   OpenStreams streams_{StreamLimits{}};
-  std::unique_ptr<CallRuntime> runtime_;
-  UploadService service_;
+  UploadHandler handler_;
+  std::unique_ptr<UploadService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::ActivationService::Stub> stub_;
 };
@@ -109,9 +110,7 @@ TEST_F(ClientStreams, HandleEveryMessageThenAnswer) {
 
 TEST_F(ClientStreams, AreEndedWhenTheirClientSendsNothing) {
   OpenStreams streams({.stall = absl::Milliseconds(200)});
-  StartServer();
-  CallRuntime runtime{*executor_, *authorizer_, streams};
-  service_.runtime = &runtime;
+  StartServer(Access::kAnyone, streams);
   grpc::ClientContext context;
   v1::UploadedFile response;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
@@ -145,18 +144,18 @@ TEST_F(ClientStreams, AClientThatLeavesReleasesTheSink) {
   EXPECT_EQ(alive_, 0);
 }
 
-TEST_F(ClientStreams, WithoutARuleNothingIsOpened) {
+TEST_F(ClientStreams, OfWorkersAreNotOpenedForOthers) {
   bool opened = false;
-  service_.open = [&](const Caller&) {
+  handler_.open = [&](const Caller&) {
     opened = true;
     return std::make_unique<Adder>(alive_);
   };
-  StartServer({});
+  StartServer(Access::kWorker);
   grpc::ClientContext context;
   v1::UploadedFile response;
   auto writer = stub_->UploadShard(&context, &response);
   writer->WritesDone();
-  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_FALSE(opened);
 }
 

@@ -7,9 +7,8 @@
 namespace lorsa::server {
 
 // All calls on the same threads.
-inline CallLanes OneLane(const CallRuntime& runtime) {
-  return {
-      .reads = runtime, .writes = runtime, .workers = runtime, .data = runtime, .files = runtime};
+inline CallLanes OneLane(Executor& executor) {
+  return {executor, executor, executor, executor, executor};
 }
 
 }  // namespace lorsa::server

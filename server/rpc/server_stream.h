@@ -8,17 +8,15 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "base/exception_wall.h"
 #include "base/status_macros.h"
-#include "server/rpc/call_runtime.h"
+#include "server/rpc/call.h"
 #include "server/rpc/errors.h"
 
 namespace lorsa::server {
@@ -58,21 +56,15 @@ template <typename Response>
 class ServerStream final : public grpc::ServerWriteReactor<Response>,
                            public std::enable_shared_from_this<ServerStream<Response>> {
  public:
-  ServerStream(const CallRuntime& runtime, absl::string_view method,
-               grpc::CallbackServerContext* context, Executor& pulling, SourceOpener<Response> open)
-      : runtime_(runtime),
-        pulling_(pulling),
-        method_(method),
-        context_(context),
-        caller_(context->peer()),
-        open_(std::move(open)) {}
+  ServerStream(const Method& method, grpc::CallbackServerContext* context, Executor& pulling,
+               SourceOpener<Response> open)
+      : call_(method, *context), pulling_(pulling), open_(std::move(open)) {}
 
   void Start(size_t request_bytes) {
     self_ = this->shared_from_this();
-    auto ticket = AdmitCall(runtime_, *context_, request_bytes,
-                            [stream = this->shared_from_this()] { stream->Pull(); });
-    if (!ticket.ok()) return End(ticket.status());
-    ticket_ = *std::move(ticket);
+    const absl::Status admitted =
+        call_.Admit(request_bytes, [stream = this->shared_from_this()] { stream->Pull(); });
+    if (!admitted.ok()) End(admitted);
   }
 
   void OnWriteDone(bool ok) override {
@@ -86,7 +78,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   }
 
   void OnCancel() override {
-    if (runtime_.executor.Withdraw(ticket_)) return End(Cancelled());
+    if (call_.Withdraw()) return End(CancelledByClient());
     {
       absl::MutexLock lock(&mutex_);
       cancelled_ = true;
@@ -102,7 +94,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   enum class State { kPulling, kWriting, kIdle, kDone };
 
   void SchedulePull() {
-    pulling_.Schedule([stream = this->shared_from_this()] { stream->Pull(); }, caller_);
+    call_.Schedule(pulling_, [stream = this->shared_from_this()] { stream->Pull(); });
   }
 
   void Wake() {
@@ -137,15 +129,15 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
 
   absl::StatusOr<Pulled> OpenAndPull() {
     LORSA_RETURN_IF_ERROR(OpenIfNeeded());
-    if (IsCancelled()) return Cancelled();
+    if (IsCancelled()) return CancelledByClient();
     return source_->Next(message_);
   }
 
   // The source is made on an executor too, since opening reads requests, catalog and files.
   absl::Status OpenIfNeeded() {
     if (open_ == nullptr) return absl::OkStatus();
-    LORSA_ASSIGN_OR_RETURN(const Caller caller, AuthorizeCall(runtime_, method_, *context_));
-    LORSA_ASSIGN_OR_RETURN(stream_, runtime_.streams.Open(caller, *context_));
+    LORSA_ASSIGN_OR_RETURN(const Caller caller, call_.Authorize());
+    LORSA_ASSIGN_OR_RETURN(stream_, call_.OpenStream(caller));
     LORSA_ASSIGN_OR_RETURN(source_, open_(caller, MakeWaker()));
     open_ = nullptr;
     return absl::OkStatus();
@@ -165,8 +157,6 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
     this->Finish(ToGrpcStatus(status));
   }
 
-  static absl::Status Cancelled() { return absl::CancelledError("the client cancelled the call"); }
-
   bool IsCancelled() {
     absl::MutexLock lock(&mutex_);
     return cancelled_;
@@ -185,12 +175,8 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
     return true;
   }
 
-  const CallRuntime runtime_;  // of the first step, which opens the source
-  Executor& pulling_;          // of the others
-  const absl::string_view method_;
-  grpc::CallbackServerContext* const context_;
-  const std::string caller_;
-  Executor::Ticket ticket_;  // set before gRPC calls OnCancel
+  Call call_;
+  Executor& pulling_;  // of the steps after the first one, which opens the source
   // Of the pulling task; no lock.
   SourceOpener<Response> open_;  // null once called
   std::unique_ptr<StreamSource<Response>> source_;
@@ -204,31 +190,21 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// A server-streaming RPC: `open(caller, waker)` is called on the executor of `runtime` once the
+// Serves one call: `open(caller, request, waker)` is called on the executor of the method once the
 // caller is authorised; it checks the request and returns the source, or the error that ends the
-// call. The source is then asked on `pulling`, which outlives the gRPC server. `method` is a
-// literal.
-template <typename Response, typename Request>
-grpc::ServerWriteReactor<Response>* ServeStream(const CallRuntime& runtime,
-                                                absl::string_view method,
+// call. The source is then asked on `pulling`. `method` and `pulling` outlive the gRPC server.
+template <typename Response, typename Request, typename Open>
+grpc::ServerWriteReactor<Response>* ServeStream(const Method& method,
                                                 grpc::CallbackServerContext* context,
                                                 const Request* request, Executor& pulling,
-                                                SourceOpener<Response> open) {
-  auto stream =
-      std::make_shared<ServerStream<Response>>(runtime, method, context, pulling, std::move(open));
+                                                Open open) {
+  auto stream = std::make_shared<ServerStream<Response>>(
+      method, context, pulling,
+      [request, open = std::move(open)](const Caller& caller, Waker waker) {
+        return open(caller, *request, std::move(waker));
+      });
   stream->Start(RequestBytes(*request));
   return stream.get();
-}
-
-// The same, all on the executor of `runtime`.
-template <typename Response, typename Request>
-grpc::ServerWriteReactor<Response>* ServeStream(const CallRuntime& runtime,
-                                                absl::string_view method,
-                                                grpc::CallbackServerContext* context,
-                                                const Request* request,
-                                                SourceOpener<Response> open) {
-  return ServeStream<Response>(runtime, method, context, request, runtime.executor,
-                               std::move(open));
 }
 
 }  // namespace lorsa::server

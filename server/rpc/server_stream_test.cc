@@ -51,18 +51,6 @@ class Streams : public Calls {
     };
   }
 
-  // Where flow control is the transport's.
-  void StartOverASocket(CallRuntime& runtime) {
-    stream_.runtime = &runtime;
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&stream_);
-    server_ = builder.BuildAndStart();
-    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                                   grpc::InsecureChannelCredentials());
-  }
-
   std::atomic<int> alive_ = 0;
   std::atomic<int> produced_ = 0;
 };
@@ -95,7 +83,7 @@ TEST_F(Streams, AnOpenersErrorEndsTheCall) {
 TEST_F(Streams, AClientThatDoesNotReadHoldsTheSourceBack) {
   constexpr int kEnd = 20000;  // 320 MB in all
   stream_.open = CountTo(kEnd);
-  StartOverASocket(runtime_);
+  StartServerOverASocket(streams_);
   grpc::ClientContext context;
   auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&context, {});
   v1::StreamMetricsResponse response;
@@ -249,9 +237,8 @@ int StreamsServed(v1::MetricService::Stub& stub, int tries, grpc::Status& refusa
 
 TEST_F(Streams, AreBoundedForClientsAndForEachWorkerApart) {
   OpenStreams streams({.bounds = {.in_all = 3, .per_client = 3, .per_worker = 2}});
-  CallRuntime runtime{*executor_, *authorizer_, streams};
   stream_.open = CountTo(1 << 20);
-  StartOverASocket(runtime);
+  StartServerOverASocket(streams);
   EXPECT_EQ(streams.Shortage(), "");
   const auto stub = v1::MetricService::NewStub(channel_);
   grpc::Status refusal;
@@ -276,9 +263,8 @@ TEST_F(Streams, AreBoundedForClientsAndForEachWorkerApart) {
 
 TEST_F(Streams, AreEndedWhenTheirClientTakesNothing) {
   OpenStreams streams({.stall = absl::Milliseconds(200)});
-  CallRuntime runtime{*executor_, *authorizer_, streams};
   stream_.open = CountTo(20000);  // 320 MB: more than the transport takes
-  StartOverASocket(runtime);
+  StartServerOverASocket(streams);
   grpc::ClientContext context;
   auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&context, {});
   v1::StreamMetricsResponse response;
@@ -296,7 +282,6 @@ TEST_F(Streams, AreEndedWhenTheirClientTakesNothing) {
 // A stream that has nothing to say waits for the server, not for its client.
 TEST_F(Streams, WithoutNewsAreNotEnded) {
   OpenStreams streams({.stall = absl::Milliseconds(20)});
-  CallRuntime runtime{*executor_, *authorizer_, streams};
   std::atomic<bool> ready = false;
   Waker waker;
   absl::Notification opened;
@@ -305,7 +290,7 @@ TEST_F(Streams, WithoutNewsAreNotEnded) {
     opened.Notify();
     return std::make_unique<Sleeper>(ready);
   };
-  StartOverASocket(runtime);
+  StartServerOverASocket(streams);
   grpc::ClientContext context;
   auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&context, {});
   opened.WaitForNotification();

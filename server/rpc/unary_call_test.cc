@@ -62,9 +62,7 @@ TEST_F(Calls, UnaryErrorsArriveWithTheirDetails) {
   EXPECT_EQ(ReasonIn(status), "FILE_CHANGED");
 }
 
-TEST_F(Calls, AMethodWithoutARuleIsDeniedBeforeItsHandlerRuns) {
-  authorizer_ = std::make_unique<TableAuthorizer>(absl::Span<const MethodRule>(), tokens_);
-  CallRuntime closed{*executor_, *authorizer_, streams_};
+TEST_F(Calls, AMethodOfWorkersIsDeniedToOthersBeforeItsHandlerRuns) {
   std::atomic<int> calls = 0;
   info_.handler = [&](const auto&, auto&) {
     ++calls;
@@ -78,19 +76,18 @@ TEST_F(Calls, AMethodWithoutARuleIsDeniedBeforeItsHandlerRuns) {
     ++calls;
     return absl::InternalError("opened");
   };
-  StartServer();
-  info_.runtime = stream_.runtime = session_.runtime = &closed;
+  StartServer(Access::kWorker);
 
   grpc::ClientContext unary_context, stream_context, bidi_context;
   v1::ServerInfo info;
   const grpc::Status status =
       v1::ServerInfoService::NewStub(channel_)->GetServerInfo(&unary_context, {}, &info);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  EXPECT_EQ(ReasonIn(status), "NO_RULE");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(ReasonIn(status), "WORKER_TOKEN_MISSING");
   auto stream = v1::MetricService::NewStub(channel_)->StreamMetrics(&stream_context, {});
-  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
   auto session = v1::WorkerService::NewStub(channel_)->Session(&bidi_context);
-  EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(calls, 0);
 }
 
@@ -123,13 +120,11 @@ class BusyCalls : public Calls {
  protected:
   BusyCalls() {
     executor_ = std::make_unique<Executor>(1, ExecutorLimits{.calls = 1});
-    busy_ = std::make_unique<CallRuntime>(CallRuntime{*executor_, *authorizer_, streams_});
     info_.handler = [this](const auto&, auto&) {
       ++calls_;
       return absl::OkStatus();
     };
     StartServer();
-    info_.runtime = stream_.runtime = session_.runtime = busy_.get();
     absl::Notification held;
     executor_->Schedule([this, &held] {
       held.Notify();
@@ -166,7 +161,6 @@ class BusyCalls : public Calls {
 
   absl::Notification release_;
   std::atomic<int> calls_ = 0;
-  std::unique_ptr<CallRuntime> busy_;
   std::unique_ptr<v1::ServerInfoService::Stub> stub_;
 };
 

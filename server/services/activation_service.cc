@@ -13,7 +13,6 @@
 #include "base/status_macros.h"
 #include "job_spec/describe_set.h"
 #include "server/rpc/errors.h"
-#include "server/rpc/unary_call.h"
 #include "server/rpc/utf8.h"
 #include "server/services/file_chunk_source.h"
 #include "server/services/paging.h"
@@ -100,68 +99,33 @@ class WatchedSequences final : public StreamSource<grpc::ByteBuffer> {
 }  // namespace
 
 ActivationService::ActivationService(ActivationServiceEnvironment environment)
-    : env_(std::move(environment)),
+    : RpcService("lorsa.v1.ActivationService", environment.calls),
+      env_(std::move(environment)),
       open_sets_(env_.inspector, kOpenSets),
       sequence_streams_("streams of sequences", env_.sequence_streams),
       registrations_(1),
       verifications_(1),
-      uploads_(kUploadThreads) {}
-
-grpc::ServerWriteReactor<v1::RegisterActivationSetResponse>*
-ActivationService::RegisterActivationSet(grpc::CallbackServerContext* context,
-                                         const v1::RegisterActivationSetRequest* request) {
-  return ServeStream<v1::RegisterActivationSetResponse>(
-      env_.lanes.files, "lorsa.v1.ActivationService.RegisterActivationSet", context, request,
-      [this, request](const Caller&, Waker waker) {
-        return OpenRegistration(*request, std::move(waker));
-      });
+      uploads_(kUploadThreads) {
+  using Self = ActivationService;
+  const CallLanes& lanes = env_.lanes;
+  ServerStreaming({"RegisterActivationSet", Access::kAnyone, lanes.files}, *this,
+                  &Self::OpenRegistration);
+  Unary({"GetActivationSet", Access::kAnyone, lanes.reads}, *this, &Self::Get);
+  Unary({"ListActivationSets", Access::kAnyone, lanes.reads}, *this, &Self::List);
+  ServerStreaming({"VerifyActivationSet", Access::kAnyone, lanes.files}, *this,
+                  &Self::OpenVerification);
+  ServerStreaming({"StreamSequences", Access::kAnyone, lanes.files}, *this, &Self::OpenSequences,
+                  &lanes.data);
+  ServerStreaming({"ReadAttentionWeights", Access::kAnyone, lanes.data}, *this,
+                  &Self::OpenAttentionWeights);
+  Unary({"QuarantineActivationSet", Access::kAnyone, lanes.writes}, *this, &Self::Quarantine);
+  Unary({"DeleteActivationSet", Access::kAnyone, lanes.files}, *this, &Self::Delete);
+  ClientStreaming({"UploadShard", Access::kAnyone, lanes.data}, *this, uploads_, &Self::OpenUpload);
+  Unary({"GetUpload", Access::kAnyone, lanes.data}, *this, &Self::GetUpload);
 }
 
-grpc::ServerUnaryReactor* ActivationService::GetActivationSet(
-    grpc::CallbackServerContext* context, const v1::GetActivationSetRequest* request,
-    v1::ActivationSet* response) {
-  return ServeUnary(env_.lanes.reads, "lorsa.v1.ActivationService.GetActivationSet", context,
-                    request, response, [this](const auto& request, auto& response) -> absl::Status {
-                      LORSA_ASSIGN_OR_RETURN(response, Find(request.name()));
-                      return absl::OkStatus();
-                    });
-}
-
-grpc::ServerUnaryReactor* ActivationService::ListActivationSets(
-    grpc::CallbackServerContext* context, const v1::ListActivationSetsRequest* request,
-    v1::ListActivationSetsResponse* response) {
-  return ServeUnary(
-      env_.lanes.reads, "lorsa.v1.ActivationService.ListActivationSets", context, request, response,
-      [this](const auto& request, auto& response) { return List(request, response); });
-}
-
-grpc::ServerWriteReactor<v1::VerifyActivationSetResponse>* ActivationService::VerifyActivationSet(
-    grpc::CallbackServerContext* context, const v1::VerifyActivationSetRequest* request) {
-  return ServeStream<v1::VerifyActivationSetResponse>(
-      env_.lanes.files, "lorsa.v1.ActivationService.VerifyActivationSet", context, request,
-      [this, request](const Caller&, Waker waker) {
-        return OpenVerification(*request, std::move(waker));
-      });
-}
-
-grpc::ServerWriteReactor<grpc::ByteBuffer>* ActivationService::StreamSequences(
-    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  return ServeStream<grpc::ByteBuffer>(
-      env_.lanes.files, "lorsa.v1.ActivationService.StreamSequences", context, request,
-      env_.lanes.data.executor, [this, request](const Caller& caller, Waker waker) {
-        return OpenSequences(caller, *request, std::move(waker));
-      });
-}
-
-grpc::ServerWriteReactor<v1::FileChunk>* ActivationService::ReadAttentionWeights(
-    grpc::CallbackServerContext* context, const v1::ReadAttentionWeightsRequest* request) {
-  return ServeStream<v1::FileChunk>(
-      env_.lanes.data, "lorsa.v1.ActivationService.ReadAttentionWeights", context, request,
-      [this, request](const Caller&, const Waker&) { return OpenAttentionWeights(*request); });
-}
-
-ActivationService::Source<v1::RegisterActivationSetResponse> ActivationService::OpenRegistration(
-    const v1::RegisterActivationSetRequest& request, Waker waker) {
+OpenedSource<v1::RegisterActivationSetResponse> ActivationService::OpenRegistration(
+    const Caller&, const v1::RegisterActivationSetRequest& request, Waker waker) {
   const std::string& id = request.activation_set_id();
   LORSA_RETURN_IF_ERROR(ForField(ValidateId("activation set id", id), "activation_set_id"));
   LORSA_ASSIGN_OR_RETURN(const Place place, PlaceOf(request));
@@ -241,8 +205,8 @@ void ActivationService::AdoptUploads() {
   }
 }
 
-ActivationService::Source<v1::VerifyActivationSetResponse> ActivationService::OpenVerification(
-    const v1::VerifyActivationSetRequest& request, Waker waker) {
+OpenedSource<v1::VerifyActivationSetResponse> ActivationService::OpenVerification(
+    const Caller&, const v1::VerifyActivationSetRequest& request, Waker waker) {
   LORSA_ASSIGN_OR_RETURN(v1::ActivationSet set, Find(request.name()));
   return std::make_unique<SetPass<v1::VerifyActivationSetResponse>>(
       verifications_, std::move(waker), env_.now,
@@ -265,8 +229,9 @@ absl::StatusOr<v1::VerifyActivationSetResponse> ActivationService::Verify(
   return response;
 }
 
-ActivationService::Source<grpc::ByteBuffer> ActivationService::OpenSequences(
-    const Caller& caller, const grpc::ByteBuffer& bytes, Waker waker) {
+OpenedSource<grpc::ByteBuffer> ActivationService::OpenSequences(const Caller& caller,
+                                                                const grpc::ByteBuffer& bytes,
+                                                                Waker waker) {
   LORSA_ASSIGN_OR_RETURN(const v1::StreamSequencesRequest request, ParseSequencesRequest(bytes));
   LORSA_ASSIGN_OR_RETURN(const store::StreamOptions options, OptionsOf(request));
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered,
@@ -284,8 +249,8 @@ ActivationService::Source<grpc::ByteBuffer> ActivationService::OpenSequences(
                                             });
 }
 
-ActivationService::Source<v1::FileChunk> ActivationService::OpenAttentionWeights(
-    const v1::ReadAttentionWeightsRequest& request) {
+OpenedSource<v1::FileChunk> ActivationService::OpenAttentionWeights(
+    const Caller&, const v1::ReadAttentionWeightsRequest& request, Waker) {
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered,
                          Find(request.name(), request.manifest_sha256()));
   LORSA_ASSIGN_OR_RETURN(const auto set, open_sets_.Get(registered));
@@ -302,16 +267,8 @@ ActivationService::Source<v1::FileChunk> ActivationService::OpenAttentionWeights
                                          .sha256 = weights->sha256});
 }
 
-grpc::ServerUnaryReactor* ActivationService::QuarantineActivationSet(
-    grpc::CallbackServerContext* context, const v1::QuarantineActivationSetRequest* request,
-    v1::ActivationSet* response) {
-  return ServeUnary(env_.lanes.writes, "lorsa.v1.ActivationService.QuarantineActivationSet",
-                    context, request, response, [this](const auto& request, auto& response) {
-                      return Quarantine(request, response);
-                    });
-}
-
-absl::Status ActivationService::Quarantine(const v1::QuarantineActivationSetRequest& request,
+absl::Status ActivationService::Quarantine(const Caller&,
+                                           const v1::QuarantineActivationSetRequest& request,
                                            v1::ActivationSet& response) {
   if (request.reason().empty() || request.reason().size() > kMaxProblemBytes) {
     return InvalidField(
@@ -339,17 +296,10 @@ absl::Status ActivationService::NoteDamage(const v1::ActivationSet& set, absl::S
   return status;
 }
 
-grpc::ServerUnaryReactor* ActivationService::DeleteActivationSet(
-    grpc::CallbackServerContext* context, const v1::DeleteActivationSetRequest* request,
-    google::protobuf::Empty* response) {
-  return ServeUnary(env_.lanes.files, "lorsa.v1.ActivationService.DeleteActivationSet", context,
-                    request, response,
-                    [this](const auto& request, auto&) { return Delete(request); });
-}
-
 // First the set is forgotten, then its files are removed: what a crash leaves of them is an upload
 // that nobody registered, which may be deleted by the same name.
-absl::Status ActivationService::Delete(const v1::DeleteActivationSetRequest& request) {
+absl::Status ActivationService::Delete(const Caller&, const v1::DeleteActivationSetRequest& request,
+                                       google::protobuf::Empty&) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, SetId(request.name()));
   LORSA_ASSIGN_OR_RETURN(const auto claim, folder_claims_.TakeAlone(env_.uploads.Folder(id)));
   const absl::StatusOr<v1::ActivationSet> set = env_.catalog.GetActivationSet(id);
@@ -384,14 +334,9 @@ absl::Status ActivationService::CheckFilesAreNotShared(const std::string& id) {
   return absl::OkStatus();
 }
 
-grpc::ServerReadReactor<v1::UploadShardRequest>* ActivationService::UploadShard(
-    grpc::CallbackServerContext* context, v1::UploadedFile* response) {
-  return ServeClientStream<v1::UploadShardRequest, v1::UploadedFile>(
-      env_.lanes.data, "lorsa.v1.ActivationService.UploadShard", context, response, uploads_,
-      [this](const Caller&) {
-        return std::make_unique<UploadSink<v1::UploadShardRequest>>(
-            [this](const v1::UploadShardRequest& first) { return Receive(first.start()); });
-      });
+OpenedSink<v1::UploadShardRequest, v1::UploadedFile> ActivationService::OpenUpload(const Caller&) {
+  return std::make_unique<UploadSink<v1::UploadShardRequest>>(
+      [this](const v1::UploadShardRequest& first) { return Receive(first.start()); });
 }
 
 absl::StatusOr<std::unique_ptr<FileReceiver>> ActivationService::Receive(
@@ -413,20 +358,21 @@ absl::StatusOr<std::unique_ptr<FileReceiver>> ActivationService::Receive(
   return env_.uploads.Receive(start, std::move(claim));
 }
 
-grpc::ServerUnaryReactor* ActivationService::GetUpload(grpc::CallbackServerContext* context,
-                                                       const v1::GetUploadRequest* request,
-                                                       v1::Upload* response) {
-  return ServeUnary(
-      env_.lanes.data, "lorsa.v1.ActivationService.GetUpload", context, request, response,
-      [this](const auto& request, auto& response) -> absl::Status {
-        const std::string& id = request.activation_set_id();
-        LORSA_RETURN_IF_ERROR(ForField(ValidateId("activation set id", id), "activation_set_id"));
-        LORSA_ASSIGN_OR_RETURN(response, env_.uploads.Describe(id));
-        return absl::OkStatus();
-      });
+absl::Status ActivationService::GetUpload(const Caller&, const v1::GetUploadRequest& request,
+                                          v1::Upload& response) {
+  const std::string& id = request.activation_set_id();
+  LORSA_RETURN_IF_ERROR(ForField(ValidateId("activation set id", id), "activation_set_id"));
+  LORSA_ASSIGN_OR_RETURN(response, env_.uploads.Describe(id));
+  return absl::OkStatus();
 }
 
-absl::Status ActivationService::List(const v1::ListActivationSetsRequest& request,
+absl::Status ActivationService::Get(const Caller&, const v1::GetActivationSetRequest& request,
+                                    v1::ActivationSet& response) {
+  LORSA_ASSIGN_OR_RETURN(response, Find(request.name()));
+  return absl::OkStatus();
+}
+
+absl::Status ActivationService::List(const Caller&, const v1::ListActivationSetsRequest& request,
                                      v1::ListActivationSetsResponse& response) {
   LORSA_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
   // The token is the id that the page before ended with.

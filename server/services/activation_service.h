@@ -12,12 +12,12 @@
 #include "activation_store/activation_set.h"
 #include "activation_store/reader_pool.h"
 #include "base/file_system.h"
-#include "lorsa/v1/activation_service.grpc.pb.h"
+#include "lorsa/v1/activation_service.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/inspection/inspector.h"
 #include "server/rpc/call_lanes.h"
 #include "server/rpc/executor.h"
-#include "server/rpc/server_stream.h"
+#include "server/rpc/rpc_service.h"
 #include "server/rpc/stream_slots.h"
 #include "server/services/activation_roots.h"
 #include "server/services/open_sets.h"
@@ -28,6 +28,7 @@
 namespace lorsa::server {
 
 struct ActivationServiceEnvironment {
+  CallEnvironment calls;
   CallLanes lanes;
   Catalog& catalog;
   FileSystem& fs;
@@ -41,10 +42,7 @@ struct ActivationServiceEnvironment {
   StreamBounds sequence_streams;
 };
 
-// StreamSequences is a raw method: its messages are written without the generated class (see
-// sequence_messages.h).
-class ActivationService final : public v1::ActivationService::WithRawCallbackMethod_StreamSequences<
-                                    v1::ActivationService::CallbackService> {
+class ActivationService final : public RpcService {
  public:
   // All of the environment outlives the service; the service outlives the gRPC server.
   explicit ActivationService(ActivationServiceEnvironment environment);
@@ -57,46 +55,29 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
   // logged. Reads all of them; before the server serves.
   void AdoptUploads();
 
-  grpc::ServerWriteReactor<v1::RegisterActivationSetResponse>* RegisterActivationSet(
-      grpc::CallbackServerContext* context,
-      const v1::RegisterActivationSetRequest* request) override;
-  grpc::ServerUnaryReactor* GetActivationSet(grpc::CallbackServerContext* context,
-                                             const v1::GetActivationSetRequest* request,
-                                             v1::ActivationSet* response) override;
-  grpc::ServerUnaryReactor* ListActivationSets(grpc::CallbackServerContext* context,
-                                               const v1::ListActivationSetsRequest* request,
-                                               v1::ListActivationSetsResponse* response) override;
-  grpc::ServerWriteReactor<v1::VerifyActivationSetResponse>* VerifyActivationSet(
-      grpc::CallbackServerContext* context, const v1::VerifyActivationSetRequest* request) override;
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamSequences(
-      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
-  grpc::ServerWriteReactor<v1::FileChunk>* ReadAttentionWeights(
-      grpc::CallbackServerContext* context,
-      const v1::ReadAttentionWeightsRequest* request) override;
-  grpc::ServerUnaryReactor* QuarantineActivationSet(
-      grpc::CallbackServerContext* context, const v1::QuarantineActivationSetRequest* request,
-      v1::ActivationSet* response) override;
-  grpc::ServerUnaryReactor* DeleteActivationSet(grpc::CallbackServerContext* context,
-                                                const v1::DeleteActivationSetRequest* request,
-                                                google::protobuf::Empty* response) override;
-  grpc::ServerReadReactor<v1::UploadShardRequest>* UploadShard(grpc::CallbackServerContext* context,
-                                                               v1::UploadedFile* response) override;
-  grpc::ServerUnaryReactor* GetUpload(grpc::CallbackServerContext* context,
-                                      const v1::GetUploadRequest* request,
-                                      v1::Upload* response) override;
-
  private:
-  template <typename Response>
-  using Source = absl::StatusOr<std::unique_ptr<StreamSource<Response>>>;
-
   // What each streaming method does first, on the executor: check the request, find the set.
-  Source<v1::RegisterActivationSetResponse> OpenRegistration(
-      const v1::RegisterActivationSetRequest& request, Waker waker);
-  Source<v1::VerifyActivationSetResponse> OpenVerification(
-      const v1::VerifyActivationSetRequest& request, Waker waker);
-  Source<grpc::ByteBuffer> OpenSequences(const Caller& caller, const grpc::ByteBuffer& request,
-                                         Waker waker);
-  Source<v1::FileChunk> OpenAttentionWeights(const v1::ReadAttentionWeightsRequest& request);
+  OpenedSource<v1::RegisterActivationSetResponse> OpenRegistration(
+      const Caller&, const v1::RegisterActivationSetRequest& request, Waker waker);
+  OpenedSource<v1::VerifyActivationSetResponse> OpenVerification(
+      const Caller&, const v1::VerifyActivationSetRequest& request, Waker waker);
+  // Raw: its messages are written without the generated class (see sequence_messages.h).
+  OpenedSource<grpc::ByteBuffer> OpenSequences(const Caller& caller,
+                                               const grpc::ByteBuffer& request, Waker waker);
+  OpenedSource<v1::FileChunk> OpenAttentionWeights(const Caller&,
+                                                   const v1::ReadAttentionWeightsRequest& request,
+                                                   Waker);
+  OpenedSink<v1::UploadShardRequest, v1::UploadedFile> OpenUpload(const Caller&);
+
+  absl::Status Get(const Caller&, const v1::GetActivationSetRequest& request,
+                   v1::ActivationSet& response);
+  absl::Status List(const Caller&, const v1::ListActivationSetsRequest& request,
+                    v1::ListActivationSetsResponse& response);
+  absl::Status Quarantine(const Caller&, const v1::QuarantineActivationSetRequest& request,
+                          v1::ActivationSet& response);
+  absl::Status Delete(const Caller&, const v1::DeleteActivationSetRequest& request,
+                      google::protobuf::Empty&);
+  absl::Status GetUpload(const Caller&, const v1::GetUploadRequest& request, v1::Upload& response);
 
   // Where the files of a set to be registered lie.
   struct Place {
@@ -112,9 +93,6 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
   absl::StatusOr<v1::VerifyActivationSetResponse> Verify(const v1::ActivationSet& set,
                                                          const store::ProgressFunction& progress);
 
-  absl::Status Quarantine(const v1::QuarantineActivationSetRequest& request,
-                          v1::ActivationSet& response);
-  absl::Status Delete(const v1::DeleteActivationSetRequest& request);
   // Removes a set from the catalog. FAILED_PRECONDITION (SET_IN_USE) while a job needs it.
   absl::Status Forget(const std::string& id);
   // FAILED_PRECONDITION (SET_IN_USE) if another set than `id` has its files in the folder of the
@@ -127,8 +105,6 @@ class ActivationService final : public v1::ActivationService::WithRawCallbackMet
   // `status`, after the set was quarantined if that says that it is damaged.
   absl::Status NoteDamage(const v1::ActivationSet& set, absl::Status status);
 
-  absl::Status List(const v1::ListActivationSetsRequest& request,
-                    v1::ListActivationSetsResponse& response);
   // The registered set of that resource name.
   absl::StatusOr<v1::ActivationSet> Find(const std::string& name);
   // The same; FAILED_PRECONDITION (SET_CHANGED) unless it has that manifest, if one is named.

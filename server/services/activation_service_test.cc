@@ -12,6 +12,7 @@
 #include "activation_store/test_sets.h"
 #include "base/safetensors.h"
 #include "base/sha256.h"
+#include "lorsa/v1/activation_service.grpc.pb.h"
 #include "server/services/services_test_fixture.h"
 
 namespace lorsa::server {
@@ -44,7 +45,8 @@ class ActivationServiceTest : public ServicesTest {
     if (service_ != nullptr) Stop();
     executor_ = std::make_unique<Executor>(4);
     service_ = std::make_unique<ActivationService>(
-        ActivationServiceEnvironment{.lanes = OneLane({*executor_, authorizer_, streams_}),
+        ActivationServiceEnvironment{.calls = calls_,
+                                     .lanes = OneLane(*executor_),
                                      .catalog = *catalog_,
                                      .fs = fs_,
                                      .roots = ActivationRoots::Create({Path("sets")}).value(),

@@ -9,7 +9,6 @@
 #include "base/status_macros.h"
 #include "server/jobs/worker_sessions.h"
 #include "server/rpc/errors.h"
-#include "server/rpc/unary_call.h"
 #include "server/services/checkpoint_import.h"
 #include "server/services/checkpoint_name.h"
 #include "server/services/file_chunk_source.h"
@@ -35,66 +34,25 @@ absl::StatusOr<v1::CheckpointFile> FindFile(const v1::Checkpoint& checkpoint,
 
 }  // namespace
 
-grpc::ServerUnaryReactor* CheckpointService::ListCheckpoints(
-    grpc::CallbackServerContext* context, const v1::ListCheckpointsRequest* request,
-    v1::ListCheckpointsResponse* response) {
-  return ServeUnary(
-      env_.lanes.reads, "lorsa.v1.CheckpointService.ListCheckpoints", context, request, response,
-      [this](const auto& request, auto& response) { return List(request, response); });
+CheckpointService::CheckpointService(CheckpointServiceEnvironment environment)
+    : RpcService("lorsa.v1.CheckpointService", environment.calls),
+      env_(std::move(environment)),
+      imports_(1) {
+  const CallLanes& lanes = env_.lanes;
+  Unary({"ListCheckpoints", Access::kAnyone, lanes.reads}, *this, &CheckpointService::List);
+  Unary({"GetCheckpoint", Access::kAnyone, lanes.reads}, *this, &CheckpointService::Get);
+  Unary({"PinCheckpoint", Access::kAnyone, lanes.writes}, *this,
+        &CheckpointService::SetPinned<v1::PinCheckpointRequest, true>);
+  Unary({"UnpinCheckpoint", Access::kAnyone, lanes.writes}, *this,
+        &CheckpointService::SetPinned<v1::UnpinCheckpointRequest, false>);
+  Unary({"DeleteCheckpoint", Access::kAnyone, lanes.files}, *this, &CheckpointService::Delete);
+  ServerStreaming({"ReadFile", Access::kAnyone, lanes.data}, *this, &CheckpointService::OpenFile);
+  ServerStreaming({"ImportCheckpoint", Access::kAnyone, lanes.files}, *this,
+                  &CheckpointService::OpenImport);
 }
 
-grpc::ServerUnaryReactor* CheckpointService::GetCheckpoint(grpc::CallbackServerContext* context,
-                                                           const v1::GetCheckpointRequest* request,
-                                                           v1::Checkpoint* response) {
-  return ServeUnary(env_.lanes.reads, "lorsa.v1.CheckpointService.GetCheckpoint", context, request,
-                    response,
-                    [this](const auto& request, auto& response) { return Get(request, response); });
-}
-
-grpc::ServerUnaryReactor* CheckpointService::PinCheckpoint(grpc::CallbackServerContext* context,
-                                                           const v1::PinCheckpointRequest* request,
-                                                           v1::Checkpoint* response) {
-  return ServeUnary(env_.lanes.writes, "lorsa.v1.CheckpointService.PinCheckpoint", context, request,
-                    response, [this](const auto& request, auto& response) {
-                      return SetPinned(request.name(), true, response);
-                    });
-}
-
-grpc::ServerUnaryReactor* CheckpointService::UnpinCheckpoint(
-    grpc::CallbackServerContext* context, const v1::UnpinCheckpointRequest* request,
-    v1::Checkpoint* response) {
-  return ServeUnary(env_.lanes.writes, "lorsa.v1.CheckpointService.UnpinCheckpoint", context,
-                    request, response, [this](const auto& request, auto& response) {
-                      return SetPinned(request.name(), false, response);
-                    });
-}
-
-grpc::ServerWriteReactor<v1::FileChunk>* CheckpointService::ReadFile(
-    grpc::CallbackServerContext* context, const v1::ReadFileRequest* request) {
-  return ServeStream<v1::FileChunk>(
-      env_.lanes.data, "lorsa.v1.CheckpointService.ReadFile", context, request,
-      [this, request](const Caller&, const Waker&) { return OpenFile(*request); });
-}
-
-grpc::ServerUnaryReactor* CheckpointService::DeleteCheckpoint(
-    grpc::CallbackServerContext* context, const v1::DeleteCheckpointRequest* request,
-    google::protobuf::Empty* response) {
-  return ServeUnary(env_.lanes.files, "lorsa.v1.CheckpointService.DeleteCheckpoint", context,
-                    request, response,
-                    [this](const auto& request, auto&) { return Delete(request); });
-}
-
-grpc::ServerWriteReactor<v1::ImportCheckpointResponse>* CheckpointService::ImportCheckpoint(
-    grpc::CallbackServerContext* context, const v1::ImportCheckpointRequest* request) {
-  return ServeStream<v1::ImportCheckpointResponse>(
-      env_.lanes.files, "lorsa.v1.CheckpointService.ImportCheckpoint", context, request,
-      [this, request](const Caller&, Waker waker) {
-        return OpenImport(*request, std::move(waker));
-      });
-}
-
-absl::StatusOr<std::unique_ptr<StreamSource<v1::ImportCheckpointResponse>>>
-CheckpointService::OpenImport(const v1::ImportCheckpointRequest& request, Waker waker) {
+OpenedSource<v1::ImportCheckpointResponse> CheckpointService::OpenImport(
+    const Caller&, const v1::ImportCheckpointRequest& request, Waker waker) {
   const std::string& job_id = request.job_id();
   LORSA_RETURN_IF_ERROR(ForField(ValidateId("job_id", job_id), "job_id"));
   LORSA_ASSIGN_OR_RETURN(const std::string folder, env_.roots.Resolve(request.path()));
@@ -116,7 +74,7 @@ CheckpointService::OpenImport(const v1::ImportCheckpointRequest& request, Waker 
       });
 }
 
-absl::Status CheckpointService::List(const v1::ListCheckpointsRequest& request,
+absl::Status CheckpointService::List(const Caller&, const v1::ListCheckpointsRequest& request,
                                      v1::ListCheckpointsResponse& response) {
   LORSA_ASSIGN_OR_RETURN(const std::string job_id, JobIdFrom(request.parent(), "parent"));
   LORSA_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
@@ -134,28 +92,30 @@ absl::Status CheckpointService::List(const v1::ListCheckpointsRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status CheckpointService::Delete(const v1::DeleteCheckpointRequest& request) {
+absl::Status CheckpointService::Delete(const Caller&, const v1::DeleteCheckpointRequest& request,
+                                       google::protobuf::Empty&) {
   LORSA_ASSIGN_OR_RETURN(const CheckpointStep at, ParseCheckpointStep(request.name(), "name"));
   return env_.jobs.sessions().publisher().Delete(at.job_id, at.step);
 }
 
-absl::Status CheckpointService::Get(const v1::GetCheckpointRequest& request,
+absl::Status CheckpointService::Get(const Caller&, const v1::GetCheckpointRequest& request,
                                     v1::Checkpoint& response) {
   LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseCheckpointName(request.name(), "name"));
   LORSA_ASSIGN_OR_RETURN(response, FindCheckpoint(env_.catalog, name, "name"));
   return absl::OkStatus();
 }
 
-absl::Status CheckpointService::SetPinned(const std::string& name, bool pinned,
+template <typename Request, bool pinned>
+absl::Status CheckpointService::SetPinned(const Caller&, const Request& request,
                                           v1::Checkpoint& response) {
-  LORSA_ASSIGN_OR_RETURN(const CheckpointName parsed, ParseCheckpointName(name, "name"));
-  LORSA_ASSIGN_OR_RETURN(const CheckpointChoice choose, ChoiceOf(parsed, "name"));
-  LORSA_ASSIGN_OR_RETURN(response, env_.catalog.PinCheckpoint(parsed.job_id, choose, pinned));
+  LORSA_ASSIGN_OR_RETURN(const CheckpointName name, ParseCheckpointName(request.name(), "name"));
+  LORSA_ASSIGN_OR_RETURN(const CheckpointChoice choose, ChoiceOf(name, "name"));
+  LORSA_ASSIGN_OR_RETURN(response, env_.catalog.PinCheckpoint(name.job_id, choose, pinned));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<StreamSource<v1::FileChunk>>> CheckpointService::OpenFile(
-    const v1::ReadFileRequest& request) {
+OpenedSource<v1::FileChunk> CheckpointService::OpenFile(const Caller&,
+                                                        const v1::ReadFileRequest& request, Waker) {
   LORSA_ASSIGN_OR_RETURN(const CheckpointStep at, ParseCheckpointStep(request.name(), "name"));
   LORSA_ASSIGN_OR_RETURN(const auto checkpoint, env_.catalog.GetCheckpoint(at.job_id, at.step));
   // Only a name from the catalog's list is ever part of a path.

@@ -8,6 +8,7 @@
 
 #include "base/crc32c.h"
 #include "base/sha256.h"
+#include "lorsa/v1/checkpoint_service.grpc.pb.h"
 #include "server/jobs/worker_sessions.h"
 #include "server/services/services_test_fixture.h"
 
@@ -28,7 +29,8 @@ class CheckpointServiceTest : public ServicesTest {
  protected:
   CheckpointServiceTest() {
     service_ = std::make_unique<CheckpointService>(
-        CheckpointServiceEnvironment{.lanes = OneLane(runtime_),
+        CheckpointServiceEnvironment{.calls = calls_,
+                                     .lanes = OneLane(*executor_),
                                      .catalog = *catalog_,
                                      .fs = fs_,
                                      .layout = *layout_,

@@ -9,7 +9,6 @@
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "server/rpc/errors.h"
-#include "server/rpc/unary_call.h"
 #include "server/services/checkpoint_name.h"
 #include "server/services/job_name.h"
 #include "server/services/job_policy.h"
@@ -19,14 +18,6 @@
 
 namespace lorsa::server {
 namespace {
-
-// Calls `verb(id)` for a request that names a job, and answers with the job after it.
-template <typename Request, typename Verb>
-absl::Status ApplyVerb(const Request& request, v1::Job& response, Verb verb) {
-  LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.name(), "name"));
-  LORSA_ASSIGN_OR_RETURN(response, verb(id));
-  return absl::OkStatus();
-}
 
 // What tells apart the requests that make a job.
 template <typename Request>
@@ -46,140 +37,43 @@ absl::StatusOr<LogPlace> LogPlaceFrom(const v1::ReadLogsRequest& request) {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
-                                                const v1::CreateJobRequest* request,
-                                                v1::Job* response) {
-  return ServeUnary(
-      env_.lanes.files, "lorsa.v1.JobService.CreateJob", context, request, response,
-      [this](const auto& request, auto& response) { return Create(request, response); });
+JobService::JobService(JobServiceEnvironment environment)
+    : RpcService("lorsa.v1.JobService", environment.calls),
+      env_(std::move(environment)),
+      planner_(env_.catalog, env_.fs, env_.layout, env_.planning),
+      sweeps_(env_.jobs, env_.catalog, planner_) {
+  const CallLanes& lanes = env_.lanes;
+  Unary({"CreateJob", Access::kAnyone, lanes.files}, *this, &JobService::Create);
+  Unary({"ForkJob", Access::kAnyone, lanes.files}, *this, &JobService::Fork);
+  Unary({"GetJob", Access::kAnyone, lanes.reads}, *this,
+        &JobService::Apply<v1::GetJobRequest, &JobManager::GetJob>);
+  Unary({"ListJobs", Access::kAnyone, lanes.reads}, *this, &JobService::List);
+  Unary({"PauseJob", Access::kAnyone, lanes.writes}, *this,
+        &JobService::Apply<v1::PauseJobRequest, &JobManager::PauseJob>);
+  Unary({"ResumeJob", Access::kAnyone, lanes.writes}, *this,
+        &JobService::Apply<v1::ResumeJobRequest, &JobManager::ResumeJob>);
+  Unary({"CancelJob", Access::kAnyone, lanes.writes}, *this,
+        &JobService::Apply<v1::CancelJobRequest, &JobManager::CancelJob>);
+  Unary({"RetryJob", Access::kAnyone, lanes.writes}, *this,
+        &JobService::Apply<v1::RetryJobRequest, &JobManager::RetryJob>);
+  Unary({"DeleteJob", Access::kAnyone, lanes.writes}, *this, &JobService::Delete);
+  Unary({"CreateSweep", Access::kAnyone, lanes.files}, sweeps_, &SweepHandlers::Create);
+  Unary({"GetSweep", Access::kAnyone, lanes.reads}, sweeps_, &SweepHandlers::Get);
+  Unary({"ListSweeps", Access::kAnyone, lanes.reads}, sweeps_, &SweepHandlers::List);
+  Unary({"CancelSweep", Access::kAnyone, lanes.writes}, sweeps_, &SweepHandlers::Cancel);
+  ServerStreaming({"WatchJob", Access::kAnyone, lanes.reads}, *this, &JobService::OpenWatch);
+  ServerStreaming({"ReadLogs", Access::kAnyone, lanes.data}, *this, &JobService::OpenLogs);
 }
 
-grpc::ServerUnaryReactor* JobService::ForkJob(grpc::CallbackServerContext* context,
-                                              const v1::ForkJobRequest* request,
-                                              v1::Job* response) {
-  return ServeUnary(
-      env_.lanes.files, "lorsa.v1.JobService.ForkJob", context, request, response,
-      [this](const auto& request, auto& response) { return Fork(request, response); });
+template <typename Request, auto verb>
+absl::Status JobService::Apply(const Caller&, const Request& request, v1::Job& response) {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.name(), "name"));
+  LORSA_ASSIGN_OR_RETURN(response, (env_.jobs.*verb)(id));
+  return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
-                                             const v1::GetJobRequest* request, v1::Job* response) {
-  return ServeUnary(env_.lanes.reads, "lorsa.v1.JobService.GetJob", context, request, response,
-                    [this](const auto& request, auto& response) {
-                      return ApplyVerb(request, response, [this](const std::string& id) {
-                        return env_.jobs.GetJob(id);
-                      });
-                    });
-}
-
-grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
-                                               const v1::ListJobsRequest* request,
-                                               v1::ListJobsResponse* response) {
-  return ServeUnary(
-      env_.lanes.reads, "lorsa.v1.JobService.ListJobs", context, request, response,
-      [this](const auto& request, auto& response) { return List(request, response); });
-}
-
-grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
-                                               const v1::PauseJobRequest* request,
-                                               v1::Job* response) {
-  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.PauseJob", context, request, response,
-                    [this](const auto& request, auto& response) {
-                      return ApplyVerb(request, response, [this](const std::string& id) {
-                        return env_.jobs.PauseJob(id);
-                      });
-                    });
-}
-
-grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
-                                                const v1::ResumeJobRequest* request,
-                                                v1::Job* response) {
-  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.ResumeJob", context, request, response,
-                    [this](const auto& request, auto& response) {
-                      return ApplyVerb(request, response, [this](const std::string& id) {
-                        return env_.jobs.ResumeJob(id);
-                      });
-                    });
-}
-
-grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
-                                                const v1::CancelJobRequest* request,
-                                                v1::Job* response) {
-  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.CancelJob", context, request, response,
-                    [this](const auto& request, auto& response) {
-                      return ApplyVerb(request, response, [this](const std::string& id) {
-                        return env_.jobs.CancelJob(id);
-                      });
-                    });
-}
-
-grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* context,
-                                               const v1::RetryJobRequest* request,
-                                               v1::Job* response) {
-  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.RetryJob", context, request, response,
-                    [this](const auto& request, auto& response) {
-                      return ApplyVerb(request, response, [this](const std::string& id) {
-                        return env_.jobs.RetryJob(id);
-                      });
-                    });
-}
-
-grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
-                                                const v1::DeleteJobRequest* request,
-                                                google::protobuf::Empty* response) {
-  return ServeUnary(env_.lanes.writes, "lorsa.v1.JobService.DeleteJob", context, request, response,
-                    [this](const auto& request, auto&) { return Delete(request); });
-}
-
-grpc::ServerUnaryReactor* JobService::CreateSweep(grpc::CallbackServerContext* context,
-                                                  const v1::CreateSweepRequest* request,
-                                                  v1::Sweep* response) {
-  return ServeUnary(
-      env_.lanes.files, "lorsa.v1.JobService.CreateSweep", context, request, response,
-      [this](const auto& request, auto& response) { return sweeps_.Create(request, response); });
-}
-
-grpc::ServerUnaryReactor* JobService::GetSweep(grpc::CallbackServerContext* context,
-                                               const v1::GetSweepRequest* request,
-                                               v1::Sweep* response) {
-  return ServeUnary(
-      env_.lanes.reads, "lorsa.v1.JobService.GetSweep", context, request, response,
-      [this](const auto& request, auto& response) { return sweeps_.Get(request, response); });
-}
-
-grpc::ServerUnaryReactor* JobService::ListSweeps(grpc::CallbackServerContext* context,
-                                                 const v1::ListSweepsRequest* request,
-                                                 v1::ListSweepsResponse* response) {
-  return ServeUnary(
-      env_.lanes.reads, "lorsa.v1.JobService.ListSweeps", context, request, response,
-      [this](const auto& request, auto& response) { return sweeps_.List(request, response); });
-}
-
-grpc::ServerUnaryReactor* JobService::CancelSweep(grpc::CallbackServerContext* context,
-                                                  const v1::CancelSweepRequest* request,
-                                                  v1::Sweep* response) {
-  return ServeUnary(
-      env_.lanes.writes, "lorsa.v1.JobService.CancelSweep", context, request, response,
-      [this](const auto& request, auto& response) { return sweeps_.Cancel(request, response); });
-}
-
-grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
-    grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
-  return ServeStream<v1::WatchJobResponse>(env_.lanes.reads, "lorsa.v1.JobService.WatchJob",
-                                           context, request,
-                                           [this, request](const Caller&, Waker waker) {
-                                             return OpenWatch(*request, std::move(waker));
-                                           });
-}
-
-grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobService::ReadLogs(
-    grpc::CallbackServerContext* context, const v1::ReadLogsRequest* request) {
-  return ServeStream<v1::ReadLogsResponse>(
-      env_.lanes.data, "lorsa.v1.JobService.ReadLogs", context, request,
-      [this, request](const Caller&, Waker waker) { return OpenLogs(*request, std::move(waker)); });
-}
-
-absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {
+absl::Status JobService::Create(const Caller&, const v1::CreateJobRequest& request,
+                                v1::Job& response) {
   LORSA_RETURN_IF_ERROR(CheckIdentity(request));
   const RequestIdentity identity = IdentityOf(request, request.request_id());
   LORSA_ASSIGN_OR_RETURN(std::optional<v1::Job> repeated,
@@ -199,7 +93,7 @@ absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& re
   return absl::OkStatus();
 }
 
-absl::Status JobService::Fork(const v1::ForkJobRequest& request, v1::Job& response) {
+absl::Status JobService::Fork(const Caller&, const v1::ForkJobRequest& request, v1::Job& response) {
   LORSA_RETURN_IF_ERROR(CheckIdentity(request));
   LORSA_ASSIGN_OR_RETURN(const CheckpointName name,
                          ParseCheckpointName(request.checkpoint(), "checkpoint"));
@@ -227,12 +121,14 @@ absl::Status JobService::Fork(const v1::ForkJobRequest& request, v1::Job& respon
   return absl::OkStatus();
 }
 
-absl::Status JobService::Delete(const v1::DeleteJobRequest& request) {
+absl::Status JobService::Delete(const Caller&, const v1::DeleteJobRequest& request,
+                                google::protobuf::Empty&) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.name(), "name"));
   return env_.jobs.DeleteJob(id, request.force());
 }
 
-absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
+absl::Status JobService::List(const Caller&, const v1::ListJobsRequest& request,
+                              v1::ListJobsResponse& response) {
   LORSA_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
   LORSA_ASSIGN_OR_RETURN(const int64_t before, NumberFromToken(request.page_token()));
   std::string sweep_id;
@@ -259,16 +155,18 @@ absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsRe
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchJobResponse>>> JobService::OpenWatch(
-    const v1::WatchJobRequest& request, Waker waker) {
+OpenedSource<v1::WatchJobResponse> JobService::OpenWatch(const Caller&,
+                                                         const v1::WatchJobRequest& request,
+                                                         Waker waker) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.name(), "name"));
   if (request.after_revision() < 0) return InvalidField("after_revision", "is negative");
   return std::make_unique<WatchSource>(env_.jobs, env_.catalog, env_.watchers, id,
                                        request.after_revision(), std::move(waker));
 }
 
-absl::StatusOr<std::unique_ptr<StreamSource<v1::ReadLogsResponse>>> JobService::OpenLogs(
-    const v1::ReadLogsRequest& request, Waker waker) {
+OpenedSource<v1::ReadLogsResponse> JobService::OpenLogs(const Caller&,
+                                                        const v1::ReadLogsRequest& request,
+                                                        Waker waker) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.name(), "name"));
   LORSA_ASSIGN_OR_RETURN(const LogPlace start, LogPlaceFrom(request));
   return std::make_unique<LogSource>(env_.catalog, LogReader(env_.fs, env_.layout, id, start),

@@ -11,8 +11,10 @@
 #include <string>
 
 #include "absl/time/clock.h"
+#include "lorsa/v1/job_service.grpc.pb.h"
+#include "lorsa/v1/metric_service.grpc.pb.h"
+#include "lorsa/v1/worker_service.grpc.pb.h"
 #include "server/jobs/jobs_test_fixture.h"
-#include "server/rpc/authorization.h"
 #include "server/rpc/call_lanes.h"
 #include "server/services/job_service.h"
 #include "server/services/metric_service.h"
@@ -63,10 +65,10 @@ class JobServicesTest : public JobsTest {
  protected:
   explicit JobServicesTest(int max_running_jobs = 1)
       : JobsTest(max_running_jobs),
-        authorizer_(MethodRules(), manager_->sessions()),
-        threads_(authorizer_, streams_),
+        calls_{manager_->sessions(), streams_},
         job_service_(
-            {.lanes = threads_.lanes(),
+            {.calls = calls_,
+             .lanes = threads_.lanes(),
              .jobs = *manager_,
              .catalog = *catalog_,
              .fs = fs_,
@@ -88,9 +90,10 @@ class JobServicesTest : public JobsTest {
                                 ++time_estimates_;
                                 return EstimateJobSeconds(catalog, resolved);
                               }}}),
-        metric_service_(threads_.lanes().reads, *catalog_, hub_),
+        metric_service_(calls_, threads_.lanes().reads, *catalog_, hub_),
         staged_uploads_(*catalog_, fs_, Layout(), /*disk_reserve_bytes=*/0),
-        worker_service_({.lanes = threads_.lanes(),
+        worker_service_({.calls = calls_,
+                         .lanes = threads_.lanes(),
                          .sessions = manager_->sessions(),
                          .uploads = staged_uploads_,
                          .fs = fs_,
@@ -183,8 +186,8 @@ class JobServicesTest : public JobsTest {
 
   int64_t memory_estimate_ = 0;
   std::atomic<int> time_estimates_ = 0;  // that were made
-  TableAuthorizer authorizer_;
   OpenStreams streams_{StreamLimits{}};
+  const CallEnvironment calls_;
   LaneThreads threads_;
   JobService job_service_;
   MetricService metric_service_;

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/rpc/errors.h"
-#include "server/rpc/unary_call.h"
 #include "server/services/job_name.h"
 #include "server/services/job_sources.h"
 #include "server/services/paging.h"
@@ -51,31 +50,21 @@ absl::Status CheckStream(const v1::StreamMetricsRequest& request) {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::StreamMetricsResponse>* MetricService::StreamMetrics(
-    grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) {
-  return ServeStream<v1::StreamMetricsResponse>(runtime_, "lorsa.v1.MetricService.StreamMetrics",
-                                                context, request,
-                                                [this, request](const Caller&, Waker waker) {
-                                                  return OpenStream(*request, std::move(waker));
-                                                });
+MetricService::MetricService(const CallEnvironment& calls, Executor& executor,
+                             const Catalog& catalog, JobWatchHub& watchers)
+    : RpcService("lorsa.v1.MetricService", calls), catalog_(catalog), watchers_(watchers) {
+  ServerStreaming({"StreamMetrics", Access::kAnyone, executor}, *this, &MetricService::OpenStream);
+  Unary({"QueryMetrics", Access::kAnyone, executor}, *this, &MetricService::Query);
 }
 
-grpc::ServerUnaryReactor* MetricService::QueryMetrics(grpc::CallbackServerContext* context,
-                                                      const v1::QueryMetricsRequest* request,
-                                                      v1::QueryMetricsResponse* response) {
-  return ServeUnary(
-      runtime_, "lorsa.v1.MetricService.QueryMetrics", context, request, response,
-      [this](const auto& request, auto& response) { return Query(request, response); });
-}
-
-absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamMetricsResponse>>> MetricService::OpenStream(
-    const v1::StreamMetricsRequest& request, Waker waker) {
+OpenedSource<v1::StreamMetricsResponse> MetricService::OpenStream(
+    const Caller&, const v1::StreamMetricsRequest& request, Waker waker) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.job(), "job"));
   LORSA_RETURN_IF_ERROR(CheckStream(request));
   return std::make_unique<MetricSource>(catalog_, watchers_, id, request, std::move(waker));
 }
 
-absl::Status MetricService::Query(const v1::QueryMetricsRequest& request,
+absl::Status MetricService::Query(const Caller&, const v1::QueryMetricsRequest& request,
                                   v1::QueryMetricsResponse& response) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.job(), "job"));
   LORSA_RETURN_IF_ERROR(CheckQuery(request));

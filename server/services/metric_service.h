@@ -2,36 +2,28 @@
 #ifndef LORSA_SERVER_SERVICES_METRIC_SERVICE_H_
 #define LORSA_SERVER_SERVICES_METRIC_SERVICE_H_
 
-#include <memory>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "lorsa/v1/metric_service.grpc.pb.h"
+#include "lorsa/v1/metric_service.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/job_watch.h"
-#include "server/rpc/call_runtime.h"
-#include "server/rpc/server_stream.h"
+#include "server/rpc/rpc_service.h"
 
 namespace lorsa::server {
 
-class MetricService final : public v1::MetricService::CallbackService {
+class MetricService final : public RpcService {
  public:
-  // Both outlive the service; the service outlives the gRPC server.
-  MetricService(const CallRuntime& runtime, const Catalog& catalog, JobWatchHub& watchers)
-      : runtime_(runtime), catalog_(catalog), watchers_(watchers) {}
-
-  grpc::ServerWriteReactor<v1::StreamMetricsResponse>* StreamMetrics(
-      grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) override;
-  grpc::ServerUnaryReactor* QueryMetrics(grpc::CallbackServerContext* context,
-                                         const v1::QueryMetricsRequest* request,
-                                         v1::QueryMetricsResponse* response) override;
+  // Calls run on `executor`. All outlive the service; the service outlives the gRPC server.
+  MetricService(const CallEnvironment& calls, Executor& executor, const Catalog& catalog,
+                JobWatchHub& watchers);
 
  private:
-  absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamMetricsResponse>>> OpenStream(
-      const v1::StreamMetricsRequest& request, Waker waker);
-  absl::Status Query(const v1::QueryMetricsRequest& request, v1::QueryMetricsResponse& response);
+  OpenedSource<v1::StreamMetricsResponse> OpenStream(const Caller&,
+                                                     const v1::StreamMetricsRequest& request,
+                                                     Waker waker);
+  absl::Status Query(const Caller&, const v1::QueryMetricsRequest& request,
+                     v1::QueryMetricsResponse& response);
 
-  const CallRuntime runtime_;
   const Catalog& catalog_;
   JobWatchHub& watchers_;
 };

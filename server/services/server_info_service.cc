@@ -5,18 +5,23 @@
 
 #include "base/cpu_count.h"
 #include "base/status_macros.h"
-#include "server/rpc/unary_call.h"
 
 namespace lorsa::server {
 
-grpc::ServerUnaryReactor* ServerInfoService::GetServerInfo(grpc::CallbackServerContext* context,
-                                                           const v1::GetServerInfoRequest* request,
-                                                           v1::ServerInfo* response) {
-  return ServeUnary(runtime_, "lorsa.v1.ServerInfoService.GetServerInfo", context, request,
-                    response, [this](const auto&, auto& response) { return Fill(response); });
+ServerInfoService::ServerInfoService(const CallEnvironment& calls, Executor& executor,
+                                     Catalog& catalog, FileSystem& fs,
+                                     const ServerConditions& conditions,
+                                     ServerDescription description)
+    : RpcService("lorsa.v1.ServerInfoService", calls),
+      catalog_(catalog),
+      fs_(fs),
+      conditions_(conditions),
+      description_(std::move(description)) {
+  Unary({"GetServerInfo", Access::kAnyone, executor}, *this, &ServerInfoService::Get);
 }
 
-absl::Status ServerInfoService::Fill(v1::ServerInfo& info) {
+absl::Status ServerInfoService::Get(const Caller&, const v1::GetServerInfoRequest&,
+                                    v1::ServerInfo& info) {
   info.set_version(description_.version);
   *info.mutable_start_time() = google::protobuf::util::TimeUtil::NanosecondsToTimestamp(
       absl::ToUnixNanos(description_.start_time));

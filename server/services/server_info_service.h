@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/file_system.h"
-#include "lorsa/v1/server_info_service.grpc.pb.h"
+#include "lorsa/v1/server_info_service.pb.h"
 #include "server/catalog/catalog.h"
-#include "server/rpc/call_runtime.h"
+#include "server/rpc/rpc_service.h"
 #include "server/services/server_conditions.h"
 
 namespace lorsa::server {
@@ -27,25 +27,17 @@ struct ServerDescription {
   int64_t disk_reserve_bytes = 0;
 };
 
-class ServerInfoService final : public v1::ServerInfoService::CallbackService {
+class ServerInfoService final : public RpcService {
  public:
   // `catalog`, `fs` and `conditions` outlive the service; the service outlives the gRPC server.
-  ServerInfoService(CallRuntime runtime, Catalog& catalog, FileSystem& fs,
-                    const ServerConditions& conditions, ServerDescription description)
-      : runtime_(runtime),
-        catalog_(catalog),
-        fs_(fs),
-        conditions_(conditions),
-        description_(std::move(description)) {}
-
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
-                                          const v1::GetServerInfoRequest* request,
-                                          v1::ServerInfo* response) override;
+  // Calls run on `executor`.
+  ServerInfoService(const CallEnvironment& calls, Executor& executor, Catalog& catalog,
+                    FileSystem& fs, const ServerConditions& conditions,
+                    ServerDescription description);
 
  private:
-  absl::Status Fill(v1::ServerInfo& info);
+  absl::Status Get(const Caller&, const v1::GetServerInfoRequest&, v1::ServerInfo& info);
 
-  const CallRuntime runtime_;
   Catalog& catalog_;
   FileSystem& fs_;
   const ServerConditions& conditions_;

@@ -19,8 +19,7 @@
 #include "server/inspection/inspector.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/job_environment.h"
-#include "server/rpc/authorization.h"
-#include "server/rpc/call_runtime.h"
+#include "server/rpc/call.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/lanes_testing.h"
 #include "server/rpc/status_testing.h"
@@ -95,10 +94,9 @@ class ServicesTest : public testing::Test {
   NoLauncher launcher_;
   JobWatchHub watchers_;
   NoWorkers tokens_;
-  TableAuthorizer authorizer_{MethodRules(), tokens_};
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(4);
   OpenStreams streams_{StreamLimits{}};
-  CallRuntime runtime_{*executor_, authorizer_, streams_};
+  const CallEnvironment calls_{tokens_, streams_};
   const std::unique_ptr<store::ReaderPool> readers_ = store::ReaderPool::Create(4).value();
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;

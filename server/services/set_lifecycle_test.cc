@@ -11,6 +11,7 @@
 
 #include "activation_store/test_sets.h"
 #include "base/sha256.h"
+#include "lorsa/v1/activation_service.grpc.pb.h"
 #include "server/services/activation_service.h"
 #include "server/services/scrubber.h"
 #include "server/services/services_test_fixture.h"
@@ -31,7 +32,8 @@ class SetLifecycleTest : public ServicesTest {
     std::filesystem::create_directories(layout_->SetsFolder());
     std::filesystem::create_directories(Path("roots"));
     service_ = std::make_unique<ActivationService>(ActivationServiceEnvironment{
-        .lanes = OneLane(runtime_),
+        .calls = calls_,
+        .lanes = OneLane(*executor_),
         .catalog = *catalog_,
         .fs = fs_,
         .roots = ActivationRoots::Create({Path("roots"), layout_->SetsFolder()}).value(),

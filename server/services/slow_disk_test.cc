@@ -10,6 +10,7 @@
 #include "activation_store/test_sets.h"
 #include "base/gated_file_system.h"
 #include "base/sha256.h"
+#include "lorsa/v1/activation_service.grpc.pb.h"
 #include "server/services/activation_service.h"
 #include "server/services/services_test_fixture.h"
 #include "server/services/upload_test_client.h"
@@ -25,6 +26,7 @@ class SlowDiskTest : public ServicesTest {
     std::filesystem::create_directories(layout_->SetsFolder());
     std::filesystem::create_directories(folder_ + "/roots");
     service_ = std::make_unique<ActivationService>(ActivationServiceEnvironment{
+        .calls = calls_,
         .lanes = threads_.lanes(),
         .catalog = *catalog_,
         .fs = gated_,
@@ -67,7 +69,7 @@ class SlowDiskTest : public ServicesTest {
   const store::Manifest description_ =
       store::TestDescription(store::ElementType::kBFloat16, 16, 32);
   GatedFileSystem gated_;
-  LaneThreads threads_{authorizer_, streams_};
+  LaneThreads threads_;
   SetQuarantine quarantine_{*catalog_, inspector_, absl::Now, [](const auto&, const auto&) {}};
   SetUploads uploads_{gated_, layout_->SetsFolder(), /*disk_reserve_bytes=*/0};
   std::unique_ptr<ActivationService> service_;

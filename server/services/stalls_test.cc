@@ -59,8 +59,8 @@ class StallsTest : public JobServicesTest {
     }
     return true;
   }
-  static bool AwaitQueued(const CallRuntime& lane, size_t count) {
-    return Eventually([&] { return lane.executor.queued() == count; });
+  static bool AwaitQueued(const Executor& lane, size_t count) {
+    return Eventually([&] { return lane.queued() == count; });
   }
 
   // None if there was no answer within kPatience.

@@ -78,8 +78,8 @@ absl::StatusOr<std::vector<NewJob>> SweepHandlers::PlanJobs(
   return jobs;
 }
 
-absl::Status SweepHandlers::Create(const v1::CreateSweepRequest& request,
-                                   v1::Sweep& response) const {
+absl::Status SweepHandlers::Create(const Caller&, const v1::CreateSweepRequest& request,
+                                   v1::Sweep& response) {
   LORSA_RETURN_IF_ERROR(CheckIdentity(request));
   const RequestIdentity identity = IdentityOf(request, request.request_id());
   LORSA_ASSIGN_OR_RETURN(std::optional<v1::Sweep> repeated,
@@ -102,14 +102,15 @@ absl::Status SweepHandlers::Create(const v1::CreateSweepRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status SweepHandlers::Get(const v1::GetSweepRequest& request, v1::Sweep& response) const {
+absl::Status SweepHandlers::Get(const Caller&, const v1::GetSweepRequest& request,
+                                v1::Sweep& response) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, SweepIdFrom(request.name(), "name"));
   LORSA_ASSIGN_OR_RETURN(response, catalog_.GetSweep(id));
   return absl::OkStatus();
 }
 
-absl::Status SweepHandlers::List(const v1::ListSweepsRequest& request,
-                                 v1::ListSweepsResponse& response) const {
+absl::Status SweepHandlers::List(const Caller&, const v1::ListSweepsRequest& request,
+                                 v1::ListSweepsResponse& response) {
   LORSA_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
   LORSA_ASSIGN_OR_RETURN(const int64_t before, NumberFromToken(request.page_token()));
   // One more than the page shows whether there is another.
@@ -124,8 +125,8 @@ absl::Status SweepHandlers::List(const v1::ListSweepsRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status SweepHandlers::Cancel(const v1::CancelSweepRequest& request,
-                                   v1::Sweep& response) const {
+absl::Status SweepHandlers::Cancel(const Caller&, const v1::CancelSweepRequest& request,
+                                   v1::Sweep& response) {
   LORSA_ASSIGN_OR_RETURN(const std::string id, SweepIdFrom(request.name(), "name"));
   LORSA_ASSIGN_OR_RETURN(response, jobs_.CancelSweep(id));
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "lorsa/v1/job_service.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/job_manager.h"
+#include "server/rpc/authorization.h"
 #include "server/services/job_planner.h"
 
 namespace lorsa::server {
@@ -25,10 +26,11 @@ class SweepHandlers {
   SweepHandlers(JobManager& jobs, const Catalog& catalog, const JobPlanner& planner)
       : jobs_(jobs), catalog_(catalog), planner_(planner) {}
 
-  absl::Status Create(const v1::CreateSweepRequest& request, v1::Sweep& response) const;
-  absl::Status Get(const v1::GetSweepRequest& request, v1::Sweep& response) const;
-  absl::Status List(const v1::ListSweepsRequest& request, v1::ListSweepsResponse& response) const;
-  absl::Status Cancel(const v1::CancelSweepRequest& request, v1::Sweep& response) const;
+  absl::Status Create(const Caller&, const v1::CreateSweepRequest& request, v1::Sweep& response);
+  absl::Status Get(const Caller&, const v1::GetSweepRequest& request, v1::Sweep& response);
+  absl::Status List(const Caller&, const v1::ListSweepsRequest& request,
+                    v1::ListSweepsResponse& response);
+  absl::Status Cancel(const Caller&, const v1::CancelSweepRequest& request, v1::Sweep& response);
 
  private:
   // The jobs, with their ids.

@@ -7,9 +7,6 @@
 #include "absl/status/status.h"
 #include "base/status_macros.h"
 #include "server/jobs/checkpoint_files.h"
-#include "server/rpc/bidi_stream.h"
-#include "server/rpc/client_stream.h"
-#include "server/rpc/unary_call.h"
 #include "server/services/file_chunk_source.h"
 
 namespace lorsa::server {
@@ -30,9 +27,9 @@ class SessionHandler final : public BidiHandler<v1::WorkerMessage> {
       case HandlingNeeds::kNothing:
         return nullptr;
       case HandlingNeeds::kCatalog:
-        return &lanes_.writes.executor;
+        return &lanes_.writes;
       case HandlingNeeds::kFiles:
-        return &lanes_.files.executor;
+        return &lanes_.files;
     }
     return nullptr;
   }
@@ -80,55 +77,47 @@ class NotedReceiver final : public FileReceiver {
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* WorkerService::Session(
-    grpc::CallbackServerContext* context) {
-  return ServeBidi<v1::WorkerMessage, v1::ServerMessage>(
-      env_.lanes.workers, "lorsa.v1.WorkerService.Session", context,
-      [this](const Caller& caller, std::shared_ptr<WorkerConnection> connection)
-          -> absl::StatusOr<std::unique_ptr<BidiHandler<v1::WorkerMessage>>> {
-        return std::make_unique<SessionHandler>(env_.sessions, env_.lanes, *caller.worker,
-                                                std::move(connection));
+WorkerService::WorkerService(const WorkerServiceEnvironment& environment)
+    : RpcService("lorsa.v1.WorkerService", environment.calls),
+      env_(environment),
+      uploads_(kUploadThreads) {
+  const CallLanes& lanes = env_.lanes;
+  Bidirectional({"Session", Access::kWorker, lanes.workers}, *this, &WorkerService::OpenSession);
+  ClientStreaming({"UploadStagedFile", Access::kWorker, lanes.data}, *this, uploads_,
+                  &WorkerService::OpenUpload);
+  Unary({"GetStagedUpload", Access::kWorker, lanes.data}, *this, &WorkerService::GetUpload);
+  ServerStreaming({"ReadInitialCheckpoint", Access::kWorker, lanes.data}, *this,
+                  &WorkerService::OpenInitialCheckpoint);
+  Unary({"StoreRollbacks", Access::kWorker, lanes.files}, *this, &WorkerService::StoreRollbacks);
+}
+
+OpenedHandler<v1::WorkerMessage> WorkerService::OpenSession(
+    const Caller& caller, std::shared_ptr<BidiSender<v1::ServerMessage>> connection) {
+  return std::make_unique<SessionHandler>(env_.sessions, env_.lanes, *caller.worker,
+                                          std::move(connection));
+}
+
+OpenedSink<v1::UploadStagedFileRequest, v1::UploadedFile> WorkerService::OpenUpload(
+    const Caller& caller) {
+  return std::make_unique<UploadSink<v1::UploadStagedFileRequest>>(
+      [this, attempt = *caller.worker](const v1::UploadStagedFileRequest& first)
+          -> absl::StatusOr<std::unique_ptr<FileReceiver>> {
+        LORSA_ASSIGN_OR_RETURN(auto receiver, env_.uploads.Receive(attempt, first.start()));
+        return std::make_unique<NotedReceiver>(
+            std::move(receiver), [this, attempt] { env_.sessions.NoteTransfer(attempt); });
       });
 }
 
-grpc::ServerReadReactor<v1::UploadStagedFileRequest>* WorkerService::UploadStagedFile(
-    grpc::CallbackServerContext* context, v1::UploadedFile* response) {
-  return ServeClientStream<v1::UploadStagedFileRequest, v1::UploadedFile>(
-      env_.lanes.data, "lorsa.v1.WorkerService.UploadStagedFile", context, response, uploads_,
-      [this](const Caller& caller) {
-        return std::make_unique<UploadSink<v1::UploadStagedFileRequest>>(
-            [this, attempt = *caller.worker](const v1::UploadStagedFileRequest& first)
-                -> absl::StatusOr<std::unique_ptr<FileReceiver>> {
-              LORSA_ASSIGN_OR_RETURN(auto receiver, env_.uploads.Receive(attempt, first.start()));
-              return std::make_unique<NotedReceiver>(
-                  std::move(receiver), [this, attempt] { env_.sessions.NoteTransfer(attempt); });
-            });
-      });
-}
-
-grpc::ServerUnaryReactor* WorkerService::GetStagedUpload(grpc::CallbackServerContext* context,
-                                                         const v1::GetStagedUploadRequest* request,
-                                                         v1::Upload* response) {
-  return ServeWorkerUnary(
-      env_.lanes.data, "lorsa.v1.WorkerService.GetStagedUpload", context, request, response,
-      [this](const AttemptKey& attempt, const auto& request, auto& response) -> absl::Status {
-        LORSA_ASSIGN_OR_RETURN(response, env_.uploads.Describe(attempt, request.folder()));
-        return absl::OkStatus();
-      });
-}
-
-grpc::ServerWriteReactor<v1::FileChunk>* WorkerService::ReadInitialCheckpoint(
-    grpc::CallbackServerContext* context, const v1::ReadInitialCheckpointRequest* request) {
-  return ServeStream<v1::FileChunk>(env_.lanes.data, "lorsa.v1.WorkerService.ReadInitialCheckpoint",
-                                    context, request,
-                                    [this, request](const Caller& caller, const Waker&) {
-                                      return OpenInitialCheckpoint(caller.worker->job_id, *request);
-                                    });
+absl::Status WorkerService::GetUpload(const Caller& caller,
+                                      const v1::GetStagedUploadRequest& request,
+                                      v1::Upload& response) {
+  LORSA_ASSIGN_OR_RETURN(response, env_.uploads.Describe(*caller.worker, request.folder()));
+  return absl::OkStatus();
 }
 
 OpenedSource<v1::FileChunk> WorkerService::OpenInitialCheckpoint(
-    const std::string& job_id, const v1::ReadInitialCheckpointRequest& request) {
-  const std::string folder = env_.layout.InitialCheckpointFolder(job_id);
+    const Caller& caller, const v1::ReadInitialCheckpointRequest& request, Waker) {
+  const std::string folder = env_.layout.InitialCheckpointFolder(caller.worker->job_id);
   const auto files = ReadCheckpointManifest(env_.fs, folder);
   if (absl::IsNotFound(files.status())) {
     return absl::NotFoundError("this job starts from no checkpoint");
@@ -145,14 +134,10 @@ OpenedSource<v1::FileChunk> WorkerService::OpenInitialCheckpoint(
   return absl::NotFoundError("the checkpoint that the job starts from has no file of that name");
 }
 
-grpc::ServerUnaryReactor* WorkerService::StoreRollbacks(grpc::CallbackServerContext* context,
-                                                        const v1::StoreRollbacksRequest* request,
-                                                        google::protobuf::Empty* response) {
-  return ServeWorkerUnary(env_.lanes.files, "lorsa.v1.WorkerService.StoreRollbacks", context,
-                          request, response,
-                          [this](const AttemptKey& attempt, const auto& request, auto&) {
-                            return env_.sessions.StoreRollbacks(attempt, request.contents());
-                          });
+absl::Status WorkerService::StoreRollbacks(const Caller& caller,
+                                           const v1::StoreRollbacksRequest& request,
+                                           google::protobuf::Empty&) {
+  return env_.sessions.StoreRollbacks(*caller.worker, request.contents());
 }
 
 }  // namespace lorsa::server

@@ -2,19 +2,20 @@
 #ifndef LORSA_SERVER_SERVICES_WORKER_SERVICE_H_
 #define LORSA_SERVER_SERVICES_WORKER_SERVICE_H_
 
-#include <string>
+#include <memory>
 
 #include "base/file_system.h"
-#include "lorsa/v1/worker_service.grpc.pb.h"
+#include "lorsa/v1/worker_service.pb.h"
 #include "server/jobs/data_layout.h"
 #include "server/jobs/worker_sessions.h"
 #include "server/rpc/call_lanes.h"
-#include "server/rpc/server_stream.h"
+#include "server/rpc/rpc_service.h"
 #include "server/services/staged_uploads.h"
 
 namespace lorsa::server {
 
 struct WorkerServiceEnvironment {
+  CallEnvironment calls;
   CallLanes lanes;
   WorkerSessions& sessions;
   StagedUploads& uploads;
@@ -22,29 +23,22 @@ struct WorkerServiceEnvironment {
   DataLayout layout;
 };
 
-class WorkerService final : public v1::WorkerService::CallbackService {
+class WorkerService final : public RpcService {
  public:
   // All of the environment outlives the service; the service outlives the gRPC server.
-  explicit WorkerService(const WorkerServiceEnvironment& environment)
-      : env_(environment), uploads_(kUploadThreads) {}
-
-  grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* Session(
-      grpc::CallbackServerContext* context) override;
-  grpc::ServerReadReactor<v1::UploadStagedFileRequest>* UploadStagedFile(
-      grpc::CallbackServerContext* context, v1::UploadedFile* response) override;
-  grpc::ServerUnaryReactor* GetStagedUpload(grpc::CallbackServerContext* context,
-                                            const v1::GetStagedUploadRequest* request,
-                                            v1::Upload* response) override;
-  grpc::ServerWriteReactor<v1::FileChunk>* ReadInitialCheckpoint(
-      grpc::CallbackServerContext* context,
-      const v1::ReadInitialCheckpointRequest* request) override;
-  grpc::ServerUnaryReactor* StoreRollbacks(grpc::CallbackServerContext* context,
-                                           const v1::StoreRollbacksRequest* request,
-                                           google::protobuf::Empty* response) override;
+  explicit WorkerService(const WorkerServiceEnvironment& environment);
 
  private:
-  OpenedSource<v1::FileChunk> OpenInitialCheckpoint(
-      const std::string& job_id, const v1::ReadInitialCheckpointRequest& request);
+  OpenedHandler<v1::WorkerMessage> OpenSession(
+      const Caller& caller, std::shared_ptr<BidiSender<v1::ServerMessage>> connection);
+  OpenedSink<v1::UploadStagedFileRequest, v1::UploadedFile> OpenUpload(const Caller& caller);
+  absl::Status GetUpload(const Caller& caller, const v1::GetStagedUploadRequest& request,
+                         v1::Upload& response);
+  OpenedSource<v1::FileChunk> OpenInitialCheckpoint(const Caller& caller,
+                                                    const v1::ReadInitialCheckpointRequest& request,
+                                                    Waker);
+  absl::Status StoreRollbacks(const Caller& caller, const v1::StoreRollbacksRequest& request,
+                              google::protobuf::Empty&);
 
   static constexpr int kUploadThreads = 2;
 

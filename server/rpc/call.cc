@@ -1,0 +1,36 @@
+#include "server/rpc/call.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/exception_wall.h"
+#include "server/rpc/errors.h"
+
+namespace lorsa::server {
+namespace {
+
+// gRPC's retries (gRFC A6) read the pause, in milliseconds, from this trailer.
+constexpr char kPushback[] = "grpc-retry-pushback-ms";
+
+}  // namespace
+
+absl::Status Call::Admit(size_t request_bytes, std::function<void()> first_step) {
+  absl::StatusOr<Executor::Ticket> ticket = CatchExceptions(
+      [&] { return method_.executor.Admit(std::move(first_step), peer_, request_bytes); });
+  if (const auto delay = RetryDelayOf(ticket.status()); delay.has_value()) {
+    context_.AddTrailingMetadata(kPushback, absl::StrCat(absl::ToInt64Milliseconds(*delay)));
+  }
+  if (ticket.ok()) ticket_ = *std::move(ticket);
+  return ticket.status();
+}
+
+absl::StatusOr<Caller> Call::Authorize() const {
+  if (context_.IsCancelled()) return CancelledByClient();
+  if (context_.deadline() <= std::chrono::system_clock::now()) {
+    return absl::DeadlineExceededError("the deadline of the call passed while it waited");
+  }
+  return server::Authorize(method_.access, method_.calls.tokens, context_);
+}
+
+}  // namespace lorsa::server

@@ -1,0 +1,88 @@
+// One call on its way through the server: the steps that the reactors of all kinds of methods
+// share.
+#ifndef LORSA_SERVER_RPC_CALL_H_
+#define LORSA_SERVER_RPC_CALL_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/status.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "google/protobuf/message_lite.h"
+#include "server/rpc/authorization.h"
+#include "server/rpc/executor.h"
+#include "server/rpc/open_streams.h"
+
+namespace lorsa::server {
+
+// What all calls of a server share. All outlive the gRPC server. Copied freely.
+struct CallEnvironment {
+  WorkerTokenVerifier& tokens;
+  OpenStreams& streams;
+};
+
+// A method as its calls know it.
+struct Method {
+  std::string name;    // full: "lorsa.v1.JobService.GetJob"
+  Access access;       // who may call it
+  Executor& executor;  // where the first step of a call runs; outlives the gRPC server
+  CallEnvironment calls;
+};
+
+// Not thread-safe, except where a method says so.
+class Call {
+ public:
+  // Both outlive the call.
+  Call(const Method& method, grpc::CallbackServerContext& context)
+      : method_(method), context_(context), peer_(context.peer()) {}
+
+  // Queues the first step, on a thread of gRPC. An error is that of Executor::Admit; advice when to
+  // try again also goes where gRPC's own retries look for it.
+  absl::Status Admit(size_t request_bytes, std::function<void()> first_step);
+
+  // On cancellation: whether the call left the queue, and the first step never runs.
+  bool Withdraw() { return method_.executor.Withdraw(ticket_); }
+
+  // Opens the first step, before anything of the request is read: CANCELLED or DEADLINE_EXCEEDED if
+  // nobody waits for the call any more, else what its method's rule says.
+  absl::StatusOr<Caller> Authorize() const;
+
+  // Counts a stream that the method opens. Errors are those of OpenStreams.
+  absl::StatusOr<std::unique_ptr<OpenStreams::Stream>> OpenStream(const Caller& caller) {
+    return method_.calls.streams.Open(caller, context_);
+  }
+
+  // Queues another step on `executor`, or on the executor of the first one. Thread-safe.
+  void Schedule(Executor& executor, std::function<void()> step) const {
+    executor.Schedule(std::move(step), peer_);
+  }
+  Executor& executor() const { return method_.executor; }
+
+  // Cancels the call. Thread-safe.
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  const Method& method_;
+  grpc::CallbackServerContext& context_;
+  const std::string peer_;
+  Executor::Ticket ticket_;  // set before gRPC calls OnCancel
+};
+
+inline size_t RequestBytes(const google::protobuf::MessageLite& request) {
+  return request.ByteSizeLong();
+}
+inline size_t RequestBytes(const grpc::ByteBuffer& request) { return request.Length(); }
+
+inline absl::Status CancelledByClient() {
+  return absl::CancelledError("the client cancelled the call");
+}
+
+}  // namespace lorsa::server
+
+#endif  // LORSA_SERVER_RPC_CALL_H_
