@@ -161,9 +161,9 @@ absl::StatusOr<std::unique_ptr<Lorsad>> Lorsad::Start(const LorsadOptions& optio
   LORSA_ASSIGN_OR_RETURN(Foundation foundation, Prepare(fs, options));  // 1, 2
   try {
     std::unique_ptr<Lorsad> lorsad(new Lorsad(options, std::move(foundation)));
-    LORSA_RETURN_IF_ERROR(lorsad->ServeMetrics());                                 // 3
-    lorsad->jobs_.AdoptData([&] { lorsad->activation_service_.AdoptUploads(); });  // 4
-    LORSA_RETURN_IF_ERROR(lorsad->Listen(wanted));                                 // 5
+    LORSA_RETURN_IF_ERROR(lorsad->ServeMetrics());  // 3
+    LORSA_RETURN_IF_ERROR(lorsad->AdoptData());     // 4
+    LORSA_RETURN_IF_ERROR(lorsad->Listen(wanted));  // 5
     lorsad->PrepareWork();
     lorsad->BeginWork();  // 6, 7
     return lorsad;
@@ -252,6 +252,18 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
         UseDisk();
         return false;
       }) {}
+
+absl::Status Lorsad::AdoptData() {
+  const absl::Status adopted =
+      jobs_.AdoptData([this] { return activation_service_.AdoptUploads(); });
+  if (adopted.ok()) return adopted;
+  return absl::Status(
+      adopted.code(),
+      absl::StrCat(
+          "the catalog and the data folder could not be brought together: ", adopted.message(),
+          "; nothing was removed: mend that (make room if the disk is full), then start "
+          "lorsad again"));
+}
 
 std::string Lorsad::LaunchObstacle() const {
   for (const char* reason : {kCatalogReadOnly, kDiskReserve, kTooManyConnections}) {

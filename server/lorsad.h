@@ -92,6 +92,7 @@ class Lorsad {
   absl::Status Listen(const ListenAddress& wanted);
   void Configure(grpc::ServerBuilder& builder) const;
   absl::Status ServeMetrics();  // 3
+  absl::Status AdoptData();     // 4
   void PrepareWork();           // 5; the threads that begin in 7 included
   void PrepareWebhooks();       // 5
   void BeginWork();             // 6, 7

@@ -69,13 +69,15 @@ v1::JobState StateBefore(const absl::StatusOr<v1::WorkerOutcome>& outcome) {
 
 }  // namespace
 
-void DataAdoption::Run() {
-  absl::Status status = CompareGenerations();  // 1
-  if (status.ok()) status = AdoptJobs();
-  if (status.ok()) status = CountStart();  // 4
-  if (status.ok()) return;
-  spdlog::warn("event=adoption_incomplete message=\"the next start tries again\" error=\"{}\"",
-               status.ToString());
+absl::StatusOr<std::set<std::string>> DataAdoption::Run() {
+  LORSA_RETURN_IF_ERROR(CompareGenerations());  // 1
+  if (older_) LORSA_RETURN_IF_ERROR(PrepareOlderCatalog());
+  LORSA_ASSIGN_OR_RETURN(std::set<std::string> left, AdoptJobs());
+  if (!left.empty()) return left;
+  const absl::Status counted = CountStart();  // 4
+  if (older_) LORSA_RETURN_IF_ERROR(counted);
+  if (!counted.ok()) spdlog::warn("event=start_not_counted error=\"{}\"", counted.ToString());
+  return left;
 }
 
 absl::Status DataAdoption::CompareGenerations() {
@@ -87,11 +89,14 @@ absl::Status DataAdoption::CompareGenerations() {
       "event=catalog_older_than_data generation={} of_data={} message=\"what the data folder "
       "shows besides is adopted\"",
       of_catalog, of_folder);
+  return absl::OkStatus();
+}
+
+absl::Status DataAdoption::PrepareOlderCatalog() {
   LORSA_ASSIGN_OR_RETURN(const std::vector<JobRecord> deleted, env_.catalog.DeletedJobs(kNoLimit));
   for (const JobRecord& job : deleted) deleted_[job.id] = job.job;
   LORSA_RETURN_IF_ERROR(env_.catalog.ForgetAllRemovedCheckpoints());
-  adopt_sets_();
-  return absl::OkStatus();
+  return adopt_sets_();
 }
 
 absl::StatusOr<std::set<std::string>> DataAdoption::IdsOfJobs() const {
@@ -105,17 +110,18 @@ absl::StatusOr<std::set<std::string>> DataAdoption::IdsOfJobs() const {
   return ids;
 }
 
-absl::Status DataAdoption::AdoptJobs() {
+absl::StatusOr<std::set<std::string>> DataAdoption::AdoptJobs() {
   LORSA_ASSIGN_OR_RETURN(const std::set<std::string> ids, IdsOfJobs());
-  absl::Status first;
+  std::set<std::string> left;
   for (const std::string& id : ids) {
     if (!ValidateId("job id", id).ok()) continue;  // Nothing of lorsad's.
     const absl::Status adopted = AdoptFolder(id);
     if (adopted.ok()) continue;
     spdlog::warn("event=job_not_adopted job={} error=\"{}\"", id, adopted.ToString());
-    first.Update(adopted);
+    if (older_ && !IsDamage(adopted)) return adopted;
+    left.insert(id);
   }
-  return first;
+  return left;
 }
 
 absl::Status DataAdoption::AdoptFolder(const std::string& job_id) {

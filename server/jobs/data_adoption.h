@@ -33,8 +33,12 @@
 //         checkpoint. If the catalog is older, the outcome file of an attempt that it knows counts
 //         in the same way.
 //   4. If all went well, the generation is set above both, in the catalog, then in the folder.
-// After a crash at any point the next start repeats what is left. An error concerns one job and is
-// logged; the next start tries again.
+// After a crash at any point the next start repeats what is left.
+//
+// If the catalog is older and something fails that may pass, such as a write to a full disk, the
+// start fails: what an older catalog says must not decide which files go. A job whose own files
+// cannot be read is left as it is, so is any job if the catalog is not older; the next start tries
+// again.
 #ifndef LORSA_SERVER_JOBS_DATA_ADOPTION_H_
 #define LORSA_SERVER_JOBS_DATA_ADOPTION_H_
 
@@ -57,18 +61,23 @@ namespace lorsa::server {
 // One thread; nobody else uses the catalog or the folder meanwhile.
 class DataAdoption {
  public:
-  // `adopt_sets` is called if the catalog is older than the data, before jobs are looked at.
+  // `adopt_sets` is called if the catalog is older than the data, before jobs are looked at. It
+  // returns an error only for what may pass.
   DataAdoption(const JobEnvironment& environment, const JobOptions& options,
-               absl::FunctionRef<void()> adopt_sets)
+               absl::FunctionRef<absl::Status()> adopt_sets)
       : env_(environment), options_(options), adopt_sets_(adopt_sets) {}
 
-  void Run();
+  // The ids of jobs that could not be adopted: nothing of their folders may be moved or removed
+  // before the next start. With an error, that holds for all folders, and the server must not
+  // start.
+  absl::StatusOr<std::set<std::string>> Run();
 
  private:
   absl::Status CompareGenerations();  // 1
+  absl::Status PrepareOlderCatalog();
   // Those that have a folder and, if the catalog is older, those that it knows.
   absl::StatusOr<std::set<std::string>> IdsOfJobs() const;
-  absl::Status AdoptJobs();
+  absl::StatusOr<std::set<std::string>> AdoptJobs();  // 2, 3; the ids of those that failed
   absl::Status AdoptFolder(const std::string& job_id);
   // 2. Whether the job's row is of another job than its file.
   absl::StatusOr<bool> IsOfAnotherJob(const std::string& job_id, const v1::Job& file) const;
@@ -90,7 +99,7 @@ class DataAdoption {
 
   const JobEnvironment& env_;
   const JobOptions& options_;
-  const absl::FunctionRef<void()> adopt_sets_;
+  const absl::FunctionRef<absl::Status()> adopt_sets_;
   bool older_ = false;                      // the catalog, than the data
   std::map<std::string, v1::Job> deleted_;  // jobs that the catalog is removing
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/failing_file_system.h"
 #include "server/catalog/catalog_backup.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_requests.h"
@@ -24,23 +25,26 @@ class DataAdoptionTest : public JobsTest {
     launcher_.on_launch = [this] {
       ASSERT_TRUE(WriteFileAtomically(fs_, launcher_.launched.back().log_file, "began\n").ok());
     };
-    manager_->AdoptData([] {});
+    EXPECT_TRUE(manager_->AdoptData([] { return absl::OkStatus(); }).ok());
   }
 
   std::string Backup() const { return folder_ + "/backup.sqlite"; }
   void BackUp() { ASSERT_TRUE(BackUpCatalog(fs_, Layout().CatalogFile(), Backup()).ok()); }
   void StartAgain() {
     Restart();
-    manager_->AdoptData([] {});
+    ASSERT_TRUE(manager_->AdoptData([] { return absl::OkStatus(); }).ok());
   }
-  // As `lorsad restore` does, with the server stopped; then the server starts.
-  void RestoreInPlace() {
+  // As `lorsad restore` does, with the server stopped.
+  void PutBack() {
     manager_.reset();
     catalog_.reset();
     for (const char* suffix : {"", "-wal", "-shm"}) {
       ASSERT_TRUE(fs_.RemoveAll(Layout().CatalogFile() + suffix).ok());
     }
     ASSERT_TRUE(RestoreCatalog(fs_, Backup(), Layout().CatalogFile()).ok());
+  }
+  void RestoreInPlace() {
+    PutBack();
     StartAgain();
   }
 
@@ -280,6 +284,50 @@ TEST_F(DataAdoptionTest, NotesOfDeletionsInAnOlderCatalogDeleteNothing) {
   BackUp();
   Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
   RestoreInPlace();
+  EXPECT_THAT(Steps("j"), ElementsAre(0, 8));
+}
+
+// The server went on after it, and the notes of the older catalog decided which folders went.
+TEST_F(DataAdoptionTest, AFailureThatMayPassFailsTheStartAndDeletesNothing) {
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 8);
+  ASSERT_TRUE(catalog_->DeleteCheckpoint("j", 0, CheckNotPinned).ok());
+  BackUp();
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  for (const char* operation : {"open", "list", "rename", "create"}) {
+    PutBack();
+    bool failed = true;
+    for (int successes = 0; failed; ++successes) {
+      Restart();
+      FailingFileSystem failing(operation, successes);
+      manager_ = std::make_unique<JobManager>(options_, Environment(failing));
+      const absl::Status status = manager_->AdoptData([] { return absl::OkStatus(); });
+      failed = failing.failed();
+      EXPECT_TRUE(failed || status.ok()) << status;
+      EXPECT_FALSE(failed && successes == 0 && status.ok()) << operation;
+      for (const int64_t step : {0, 8}) {
+        EXPECT_TRUE(fs_.Exists(Layout().CheckpointFolder("j", step)).value())
+            << operation << " failed after " << successes;
+      }
+      manager_.reset();  // It refers to `failing`.
+    }
+    StartAgain();
+    EXPECT_THAT(Steps("j"), ElementsAre(0, 8)) << operation;
+  }
+}
+
+TEST_F(DataAdoptionTest, SetsThatCannotBeAdoptedJustNowFailTheStart) {
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 8);
+  BackUp();
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  PutBack();
+  Restart();
+  const auto full = [] { return absl::ResourceExhaustedError("the disk is full"); };
+  EXPECT_EQ(manager_->AdoptData(full), full());
+  const int64_t generation = catalog_->Generation().value();
+  EXPECT_EQ(generation, kGenerationOfCopy) << "the next start adopts again";
+  StartAgain();
   EXPECT_THAT(Steps("j"), ElementsAre(0, 8));
 }
 

@@ -48,9 +48,11 @@ JobManager::JobManager(const JobOptions& options, const JobEnvironment& environm
 
 JobManager::~JobManager() { Stop(); }
 
-void JobManager::AdoptData(absl::FunctionRef<void()> adopt_sets) {
-  DataAdoption(env_, options_, adopt_sets).Run();
-  TidyUpAfterEarlierServer();
+absl::Status JobManager::AdoptData(absl::FunctionRef<absl::Status()> adopt_sets) {
+  LORSA_ASSIGN_OR_RETURN(const std::set<std::string> left,
+                         DataAdoption(env_, options_, adopt_sets).Run());
+  TidyUpAfterEarlierServer(left);
+  return absl::OkStatus();
 }
 
 void JobManager::Start() {
@@ -59,10 +61,11 @@ void JobManager::Start() {
 }
 
 // The server before may have ended between any two steps.
-void JobManager::TidyUpAfterEarlierServer() {
+void JobManager::TidyUpAfterEarlierServer(const std::set<std::string>& left) {
   const absl::StatusOr<std::vector<std::string>> ids = env_.fs.List(env_.layout.JobsFolder());
   if (!ids.ok()) return;  // No job has run yet, or the disk fails and is heard of elsewhere.
   for (const std::string& id : *ids) {
+    if (left.contains(id)) continue;
     const absl::StatusOr<JobRecord> job = env_.catalog.GetJob(id);
     if (!job.ok() || HasWorker(job->job.state())) continue;
     if (IsFinal(job->job.state())) RemoveStaging(env_, {id, job->job.attempt()});

@@ -51,9 +51,10 @@ class JobManager {
 
   // Brings the catalog and the data folder together (data_adoption.h) and tidies up after the
   // server before this one. Comes first: nothing of any job is on its way, and nobody is served
-  // yet. Errors are logged; the next start tries again. `adopt_sets` is called before jobs are
-  // looked at if the catalog is older than the data.
-  void AdoptData(absl::FunctionRef<void()> adopt_sets);
+  // yet. With an error nothing was removed, and the server must not start. `adopt_sets` is called
+  // before jobs are looked at if the catalog is older than the data; it returns an error only for
+  // what may pass.
+  absl::Status AdoptData(absl::FunctionRef<absl::Status()> adopt_sets);
   // Starts the threads that poll and tidy. Jobs that were running when the last server ended are
   // picked up: a live worker has silence_timeout to come back, a dead one's outcome file is read.
   void Start();
@@ -119,7 +120,8 @@ class JobManager {
   WorkerSessions& sessions() { return *sessions_; }
 
  private:
-  void TidyUpAfterEarlierServer();
+  // Leaves the jobs in `left` as they are.
+  void TidyUpAfterEarlierServer(const std::set<std::string>& left);
   // Makes the thread poll now.
   void Poke() { polling_.Poke(); }
   // The stored job with what is known of it only in memory.

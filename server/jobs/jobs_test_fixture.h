@@ -139,9 +139,10 @@ class JobsTest : public ::testing::Test {
 
   DataLayout Layout() const { return DataLayout(folder_); }
 
-  JobEnvironment Environment() {
+  JobEnvironment Environment() { return Environment(fs_); }
+  JobEnvironment Environment(FileSystem& fs) {
     return {.catalog = *catalog_,
-            .fs = fs_,
+            .fs = fs,
             .launcher = launcher_,
             .watchers = hub_,
             .layout = Layout(),

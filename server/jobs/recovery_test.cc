@@ -63,7 +63,7 @@ TEST_F(RecoveryTest, AServerThatStartsRemovesWhatEndedJobsHaveStaged) {
   Stage(ended, 10);  // as after a crash before it was removed
   Stage(running, 10);
   Restart();
-  manager_->AdoptData([] {});
+  ASSERT_TRUE(manager_->AdoptData([] { return absl::OkStatus(); }).ok());
   EXPECT_FALSE(fs_.Exists(ended.bootstrap.staging_folder()).value());
   EXPECT_TRUE(fs_.Exists(running.bootstrap.staging_folder()).value());
 }

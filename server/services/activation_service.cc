@@ -12,6 +12,7 @@
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "job_spec/describe_set.h"
+#include "server/jobs/checkpoint_files.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/utf8.h"
 #include "server/services/file_chunk_source.h"
@@ -31,6 +32,11 @@ constexpr int kUploadThreads = 2;
 
 std::string Rfc3339(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+// Whether a registration failed because of what was uploaded, so that the next one fails as well.
+bool IsRefusal(const absl::Status& status) {
+  return IsDamage(status) || absl::IsFailedPrecondition(status) || absl::IsAlreadyExists(status);
 }
 
 absl::StatusOr<std::string> SetId(const std::string& name) {
@@ -187,13 +193,9 @@ absl::StatusOr<v1::RegisterActivationSetResponse> ActivationService::Register(
   return response;
 }
 
-void ActivationService::AdoptUploads() {
-  const absl::StatusOr<std::vector<std::string>> ids = env_.uploads.Sealed();
-  if (!ids.ok()) {
-    spdlog::warn("event=sets_not_adopted error=\"{}\"", ids.status().ToString());
-    return;
-  }
-  for (const std::string& id : *ids) {
+absl::Status ActivationService::AdoptUploads() {
+  LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> ids, env_.uploads.Sealed());
+  for (const std::string& id : ids) {
     if (!absl::IsNotFound(env_.catalog.GetActivationSet(id).status())) continue;
     v1::RegisterActivationSetRequest request;
     request.set_activation_set_id(id);
@@ -202,7 +204,9 @@ void ActivationService::AdoptUploads() {
         place.ok() ? Register(id, *place, [](int64_t, int64_t) { return true; }).status()
                    : place.status();
     spdlog::warn("event=set_adopted set={} status=\"{}\"", id, adopted.ToString());
+    if (!adopted.ok() && !IsRefusal(adopted)) return adopted;
   }
+  return absl::OkStatus();
 }
 
 OpenedSource<v1::VerifyActivationSetResponse> ActivationService::OpenVerification(

@@ -52,8 +52,8 @@ class ActivationService final : public RpcService {
 
   // Registers sets that were uploaded and sealed and that the catalog does not know, being older
   // than they are (server/jobs/data_adoption.h). What does not verify stays an upload; that is
-  // logged. Reads all of them; before the server serves.
-  void AdoptUploads();
+  // logged. An error is one that may pass. Reads all of them; before the server serves.
+  absl::Status AdoptUploads();
 
  private:
   // What each streaming method does first, on the executor: check the request, find the set.

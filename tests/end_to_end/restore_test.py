@@ -9,13 +9,17 @@ import shutil
 import sqlite3
 from typing import Any
 
-from service import ROOT, Service, run_lorsad, wait_for
+from disks import fill, small_disk
+from service import PATIENCE, ROOT, Service, run_lorsad, wait_for
 from synthetic_set import write_set
 
 SPEC = (
     'activation_set: "set" n_ov_heads: 64 n_qk_heads: 8 top_k: 8 threads: 1 '
     "sequences_per_step: 4 keep_checkpoints: 100 checkpoint_interval_tokens: 512 tokens: 20480"
 )
+
+
+NO_RESERVE = ("--disk-reserve-bytes", "0")
 
 
 def published(service: Service, job: str) -> dict[str, dict[str, str]]:
@@ -38,7 +42,7 @@ def assert_downloads(service: Service, job: str, out: pathlib.Path) -> None:
 def put_away(service: Service) -> None:
     """Moves the catalog away, as the page on restoring says."""
     for path in service.data.glob("catalog.sqlite*"):
-        path.rename(service.folder / f"away-{path.name}")
+        shutil.move(path, service.folder / f"away-{path.name}")
 
 
 def back_up(service: Service) -> pathlib.Path:
@@ -85,6 +89,43 @@ def test_a_restore_in_place_loses_nothing_that_was_published(tmp_path: pathlib.P
         assert service.json("set", "show", "uploaded")[0]["uploaded"] is True
         assert "event=catalog_older_than_data" in service.log.read_text()
         assert not (service.data / "lost+found").exists()
+
+
+def digests(folder: pathlib.Path) -> dict[pathlib.Path, str]:
+    return {
+        path: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_restore_on_a_full_disk_fails_the_start_and_loses_nothing(
+    tmp_path: pathlib.Path,
+) -> None:
+    """It started, and the older catalog decided which files went."""
+    with small_disk(tmp_path / "data", 64), Service(tmp_path, *NO_RESERVE) as service:
+        service.add_set()
+        service.cli("job", "submit", SPEC, "--id", "j")
+        wait_for_checkpoints(service, "j", 2)
+        backup = back_up(service)
+        service.wait_for_state("j", "SUCCEEDED")
+        before = published(service, "j")
+        assert service.terminate() == 0
+        put_away(service)
+        restored = run_lorsad("restore", backup, "--data-dir", service.data)
+        assert restored.returncode == 0, restored.stderr
+        # It would give the catalog room.
+        (service.data / "spare-room").unlink(missing_ok=True)
+        ballast = fill(service.data)
+        files = digests(service.data / "jobs")
+        service.launch()
+        assert service.process is not None
+        assert service.process.wait(PATIENCE) == 1
+        assert "make room if the disk is full" in service.log.read_text()
+        assert digests(service.data / "jobs") == files
+        ballast.unlink()
+        service.start()
+        assert published(service, "j") == before
 
 
 def make_version_1(data: pathlib.Path) -> None:
