@@ -1,8 +1,5 @@
 #include "server/rpc/connection_acceptor.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -18,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/status_macros.h"
+#include "server/rpc/listening_sockets.h"
 
 namespace lorsa::server {
 namespace {
@@ -29,54 +27,6 @@ constexpr rlim_t kMaxDescriptor = 20'000;
 constexpr auto kFullFor = std::chrono::seconds(5);
 constexpr int kRetryMs = 100;       // after accept(2) found nothing left
 constexpr int kAcceptsAtOnce = 64;  // of one listener; then the others and the end have their turn
-
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-absl::StatusOr<Addresses> Resolve(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_flags = AI_PASSIVE;
-  hints.ai_socktype = SOCK_STREAM;
-  const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
-  const std::string bare = bracketed ? host.substr(1, host.size() - 2) : host;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(bare.c_str(), nullptr, &hints, &found); error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("no address of ", host, ": ", ::gai_strerror(error)));
-  }
-  return Addresses(found, ::freeaddrinfo);
-}
-
-void SetPort(sockaddr& address, int port) {
-  const in_port_t ordered = htons(static_cast<uint16_t>(port));
-  if (address.sa_family == AF_INET) reinterpret_cast<sockaddr_in&>(address).sin_port = ordered;
-  if (address.sa_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(address).sin6_port = ordered;
-}
-
-absl::StatusOr<int> PortOf(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return ErrnoStatus(errno, "read", "the port");
-  }
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-}
-
-absl::StatusOr<Descriptor> ListenOn(const addrinfo& at, const std::string& host) {
-  Descriptor socket(
-      ::socket(at.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, at.ai_protocol));
-  const int on = 1;
-  // Connections inherit TCP_NODELAY.
-  if (socket.get() < 0 ||
-      ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-      ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0 ||
-      ::bind(socket.get(), at.ai_addr, at.ai_addrlen) != 0 ||
-      ::listen(socket.get(), SOMAXCONN) != 0) {
-    return absl::UnavailableError(ErrnoStatus(errno, "listen on", host).message());
-  }
-  return socket;
-}
 
 // A descriptor of this number or above is one too many.
 int DescriptorBound() {
@@ -94,20 +44,9 @@ int64_t SteadyMs(std::chrono::steady_clock::time_point time) {
 
 absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> ConnectionAcceptor::Listen(
     const std::string& host, int port) {
-  LORSA_ASSIGN_OR_RETURN(const Addresses addresses, Resolve(host));
-  std::vector<Descriptor> listeners;
-  absl::Status problem;
-  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
-    SetPort(*at->ai_addr, port);
-    absl::StatusOr<Descriptor> listener = ListenOn(*at, host);
-    if (!listener.ok()) {
-      problem = listener.status();  // this machine may have IPv4 or IPv6 alone
-      continue;
-    }
-    LORSA_ASSIGN_OR_RETURN(port, PortOf(listener->get()));
-    listeners.push_back(*std::move(listener));
-  }
-  if (listeners.empty()) return problem;
+  LORSA_ASSIGN_OR_RETURN(const Addresses addresses, ResolveHost(host));
+  LORSA_ASSIGN_OR_RETURN(auto listeners, ListenOnEach(addresses.get(), host, port));
+  LORSA_ASSIGN_OR_RETURN(port, PortOf(listeners.front().get()));
   Descriptor stop(::eventfd(0, EFD_CLOEXEC));
   if (stop.get() < 0) return ErrnoStatus(errno, "create", "an event");
   return std::unique_ptr<ConnectionAcceptor>(
