@@ -178,9 +178,12 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   void Close() {
-    handler_->OnClose();
+    const absl::Status status = CatchExceptions([this] {
+      handler_->OnClose();
+      return absl::OkStatus();
+    });
     handler_.reset();
-    End(absl::OkStatus());
+    End(status);
   }
 
   void ReadOrClose() {

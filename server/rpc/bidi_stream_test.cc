@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "server/rpc/calls_test_fixture.h"
@@ -128,6 +129,20 @@ TEST_F(Sessions, AHandlersErrorEndsTheStream) {
   EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   StopServer();
   EXPECT_EQ(closed_, 1);
+}
+
+// The stream stayed open for ever.
+TEST_F(Sessions, AnExceptionAtTheCloseEndsTheStream) {
+  struct Thrower final : BidiHandler<v1::WorkerMessage> {
+    absl::Status OnMessage(const v1::WorkerMessage&) override { return absl::OkStatus(); }
+    void OnClose() override { throw std::runtime_error("a fault"); }
+  };
+  session_.open = [](const Caller&, auto) { return std::make_unique<Thrower>(); };
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+  auto session = Connect(context);
+  session->WritesDone();
+  EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::INTERNAL);
 }
 
 TEST_F(Sessions, TheServerMayEndAStreamOfASilentClient) {
