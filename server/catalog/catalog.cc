@@ -63,8 +63,7 @@ absl::StatusOr<std::unique_ptr<Connection>> OpenForWriting(const std::string& pa
 absl::Status CheckForReading(const std::string& path, const absl::Status& obstacle) {
   const auto connection = Connection::OpenReadOnly(path);
   if (!connection.ok()) return obstacle;
-  PosixFileSystem fs;
-  return CheckReadOnlySchema(fs, **connection, path, obstacle);
+  return CheckReadOnlySchema(**connection, path, obstacle);
 }
 
 // A job that is retried or resumed: its set may have been deleted since.

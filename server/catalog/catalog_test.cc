@@ -1,3 +1,7 @@
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <thread>
 
@@ -101,6 +105,23 @@ TEST_F(CatalogTest, OfTwoRacingChangesExactlyOneWins) {
 }
 
 // A connection answered from its cache, and the server called a truncated catalog readable.
+// A program that opened the catalog, such as `lorsad backup`, took itself for its last user when it
+// closed it, and deleted the log with all that was committed since.
+TEST_F(CatalogTest, OtherProcessesSeeThatItIsInUse) {
+  Reopen();  // What looks at an existing file must not lose the lock on it.
+  const std::string path = Path();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {  // System calls alone: other threads may have held any lock of this process.
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    ::_exit(::fcntl(file, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "nobody holds a lock on " << path;
+}
+
 TEST_F(CatalogTest, DamageIsSeenBehindTheCaches) {
   Create("job");
   EXPECT_EQ(catalog_->CountJobs(v1::JOB_STATE_QUEUED).value(), 1);

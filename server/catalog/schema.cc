@@ -1,6 +1,7 @@
 #include "server/catalog/schema.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <iterator>
 
@@ -260,20 +261,20 @@ absl::Status Upgrade(FileSystem& fs, Connection& connection, const std::string& 
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> SizeOf(FileSystem& fs, const std::string& path) {
-  LORSA_ASSIGN_OR_RETURN(const bool exists, fs.Exists(path));
-  if (!exists) return 0;
-  LORSA_ASSIGN_OR_RETURN(const auto file, fs.OpenForRead(path));
-  return file->size();
+// 0 if there is no such file. It is not opened: when a process closes any descriptor of a file, it
+// loses all its locks on that file (POSIX), SQLite's as well. Another program that closes the
+// catalog would then take itself for the last user and delete the log.
+uint64_t SizeOf(const std::string& path) {
+  struct stat file;
+  return ::stat(path.c_str(), &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0;
 }
 
 // SQLite reads zeros for what the last page lacks. While there is a log, that may hold the page.
-absl::Status CheckLastPage(FileSystem& fs, Connection& connection, const std::string& path) {
-  LORSA_ASSIGN_OR_RETURN(const uint64_t log_bytes, SizeOf(fs, path + "-wal"));
-  if (log_bytes > 0) return absl::OkStatus();
+absl::Status CheckLastPage(Connection& connection, const std::string& path) {
+  if (SizeOf(path + "-wal") > 0) return absl::OkStatus();
   LORSA_ASSIGN_OR_RETURN(Statement statement, connection.Prepare("PRAGMA page_size"));
   LORSA_RETURN_IF_ERROR(statement.Step().status());
-  LORSA_ASSIGN_OR_RETURN(const uint64_t bytes, SizeOf(fs, path));
+  const uint64_t bytes = SizeOf(path);
   if (bytes % static_cast<uint64_t>(statement.Int(0)) == 0) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("the catalog is damaged: its ", bytes,
                                           " bytes end within a page; restore it ",
@@ -281,10 +282,9 @@ absl::Status CheckLastPage(FileSystem& fs, Connection& connection, const std::st
 }
 
 // Damage would come out as rows that are missing, and be written over.
-absl::Status RefuseUnsound(FileSystem& fs, Connection& connection, const std::string& path,
-                           int64_t version) {
+absl::Status RefuseUnsound(Connection& connection, const std::string& path, int64_t version) {
   LORSA_RETURN_IF_ERROR(RefuseNewerSchema(version));
-  LORSA_RETURN_IF_ERROR(CheckLastPage(fs, connection, path));
+  LORSA_RETURN_IF_ERROR(CheckLastPage(connection, path));
   return CheckPages(connection, /*and_indexes=*/false);
 }
 
@@ -303,10 +303,10 @@ absl::Status RefuseNewerSchema(int64_t version) {
                                                     "; start the newer lorsad that wrote it"));
 }
 
-absl::Status CheckReadOnlySchema(FileSystem& fs, Connection& connection, const std::string& path,
+absl::Status CheckReadOnlySchema(Connection& connection, const std::string& path,
                                  const absl::Status& obstacle) {
   LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
-  LORSA_RETURN_IF_ERROR(RefuseUnsound(fs, connection, path, version));
+  LORSA_RETURN_IF_ERROR(RefuseUnsound(connection, path, version));
   if (version == kSchemaVersion) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the catalog has version ", version, " and cannot be brought up to ", kSchemaVersion, ": ",
@@ -315,7 +315,7 @@ absl::Status CheckReadOnlySchema(FileSystem& fs, Connection& connection, const s
 
 absl::Status PrepareSchema(FileSystem& fs, Connection& connection, const std::string& path) {
   LORSA_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
-  if (const absl::Status refusal = RefuseUnsound(fs, connection, path, version); !refusal.ok()) {
+  if (const absl::Status refusal = RefuseUnsound(connection, path, version); !refusal.ok()) {
     connection.LeaveLogOnClose();
     return refusal;
   }

@@ -27,7 +27,7 @@ absl::Status RefuseNewerSchema(int64_t version);
 
 // Of a catalog that can only be read just now, because of `obstacle`: FAILED_PRECONDITION if it has
 // another version, DATA_LOSS if its pages are damaged.
-absl::Status CheckReadOnlySchema(FileSystem& fs, Connection& connection, const std::string& path,
+absl::Status CheckReadOnlySchema(Connection& connection, const std::string& path,
                                  const absl::Status& obstacle);
 
 // Makes the tables in an empty file, or brings those of an older version up to this one, in one
