@@ -218,7 +218,7 @@ CREATE INDEX notices_by_next_time ON notices (next_time);
 )sql";
 
 // A data folder that a newer server has used has a higher generation: the catalog is a copy then.
-// Of a notice of that time neither job nor receiver is looked up; each goes out by itself.
+// A notice of that time does not wait for others of its job; its receiver is cut out of its URL.
 constexpr char kUpgradeFrom4[] = R"sql(
 CREATE TABLE removed_checkpoints (
   job INTEGER NOT NULL REFERENCES jobs (number),
@@ -231,7 +231,10 @@ CREATE TABLE data_folder (
 INSERT INTO data_folder VALUES (1);
 ALTER TABLE notices ADD COLUMN job TEXT NOT NULL DEFAULT '';
 ALTER TABLE notices ADD COLUMN receiver TEXT NOT NULL DEFAULT '';
-UPDATE notices SET job = ':' || number, receiver = url;
+UPDATE notices SET job = ':' || number, receiver = lower(substr(url, instr(url, '://') + 3));
+UPDATE notices SET receiver = substr(receiver, 1, instr(receiver || '/', '/') - 1);
+UPDATE notices SET receiver = substr(receiver, 1, instr(receiver || '?', '?') - 1);
+UPDATE notices SET receiver = substr(receiver, 1, instr(receiver || '#', '#') - 1);
 CREATE INDEX notices_by_job ON notices (job, number);
 )sql";
 

@@ -18,6 +18,7 @@
 namespace lorsa::server {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr char kVersion1[] = R"sql(
@@ -160,6 +161,31 @@ TEST_F(SchemaTest, UpgradedCatalogHasTheTablesOfANewOne) {
   ASSERT_TRUE(Catalog::Open(folder_.Path("new.sqlite")).ok());
   EXPECT_EQ(Shape(*Connection::OpenExisting(Path()).value()),
             Shape(*Connection::OpenExisting(folder_.Path("new.sqlite")).value()));
+}
+
+TEST_F(SchemaTest, NoticesThatWaitAreKeptWithTheirReceivers) {
+  MakeVersion1();
+  ASSERT_TRUE(Catalog::Open(Path()).ok());
+  const absl::Status changed = Connection::OpenExisting(Path()).value()->Execute(R"sql(
+DROP TABLE removed_checkpoints;
+DROP TABLE data_folder;
+DROP INDEX notices_by_job;
+ALTER TABLE notices DROP COLUMN job;
+ALTER TABLE notices DROP COLUMN receiver;
+INSERT INTO notices (url, notice, create_time, next_time) VALUES
+  ('https://Example.org:81/hook?x', x'', 1, 1), ('http://example.org?y=/', x'', 1, 2),
+  ('http://example.org#z', x'', 1, 3), ('http://other.org', x'', 1, 4);
+PRAGMA user_version = 4;
+)sql");
+  ASSERT_TRUE(changed.ok()) << changed;
+  const auto catalog = Catalog::Open(Path());
+  ASSERT_TRUE(catalog.ok()) << catalog.status();
+  std::vector<std::string> receivers;
+  for (const auto& notice :
+       (*catalog)->DueNotices(absl::InfiniteFuture(), {.per_receiver = 10}).value()) {
+    receivers.push_back(notice.receiver);
+  }
+  EXPECT_THAT(receivers, ElementsAre("example.org:81", "example.org", "example.org", "other.org"));
 }
 
 TEST_F(SchemaTest, NothingIsChangedWithoutACopy) {
