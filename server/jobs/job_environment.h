@@ -27,7 +27,7 @@ struct JobOptions {
   absl::Duration tidy_interval = absl::Seconds(10);
   // A worker that sends nothing for so long (before its hello, between heartbeats, or after the
   // connection broke or the server restarted) is killed and counts as lost. Time in which the
-  // server handles a message of it does not count.
+  // server handles a message of it, or is deaf, does not count.
   absl::Duration silence_timeout = absl::Seconds(60);
   // From CancelJob to SIGKILL.
   absl::Duration cancel_grace = absl::Seconds(30);
@@ -68,6 +68,9 @@ struct JobEnvironment {
   std::function<absl::Status(const std::string& from, const std::string& to)> link = HardLink;
   // Why no attempt may be launched just now (the disk is nearly full); empty if one may.
   std::function<std::string()> launch_obstacle = [] { return std::string(); };
+  // Whether the server turns connections away just now, so that a worker may be unable to come
+  // back.
+  std::function<bool()> is_deaf = [] { return false; };
 };
 
 }  // namespace lorsa::server

@@ -153,7 +153,8 @@ class JobsTest : public ::testing::Test {
                   std::string bytes = absl::StrCat(++random_calls_);  // never the same twice
                   bytes.resize(count, '.');
                   return bytes;
-                }};
+                },
+            .is_deaf = [this] { return deaf_; }};
   }
 
   void Create(const std::string& id) {
@@ -281,6 +282,7 @@ class JobsTest : public ::testing::Test {
 
   std::string folder_;
   GatedFileSystem fs_;
+  bool deaf_ = false;  // the server turns connections away
   FakeLauncher launcher_;
   JobWatchHub hub_;
   JobOptions options_;

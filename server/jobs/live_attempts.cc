@@ -28,6 +28,11 @@ LastSigns LiveAttempts::Observe(const AttemptKey& attempt, absl::Duration now) {
   return signs;
 }
 
+void LiveAttempts::Excuse(const AttemptKey& attempt, absl::Duration now) {
+  absl::MutexLock lock(&mu_);
+  if (Entry* entry = Find(attempt)) entry->signs.heard = now;
+}
+
 void LiveAttempts::Transferred(const AttemptKey& attempt, absl::Duration now) {
   absl::MutexLock lock(&mu_);
   if (Entry* entry = Find(attempt)) entry->signs = {.heard = now, .progressed = now};

@@ -39,6 +39,8 @@ class LiveAttempts {
   // meanwhile is not read, and the time does not count as one without progress. Nor does that in
   // which it says what it waits for.
   LastSigns Observe(const AttemptKey& attempt, absl::Duration now);
+  // The server could not have heard it until now: its silence counts from now on.
+  void Excuse(const AttemptKey& attempt, absl::Duration now);
   // A piece of a file has come from it: as good as a message and as a step.
   void Transferred(const AttemptKey& attempt, absl::Duration now);
   // From the arrival of a message to the end of its handling.

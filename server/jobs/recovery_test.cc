@@ -349,6 +349,24 @@ TEST_F(RecoveryTest, WorkerIsNotSilentWhileTheServerHandlesItsMessage) {
   EXPECT_THAT(launcher_.killed, SizeIs(1)) << "silence counts again";
 }
 
+// A worker whose connection broke could not come back, and was killed for it.
+TEST_F(RecoveryTest, SilenceDoesNotCountWhileTheServerTurnsConnectionsAway) {
+  FakeWorker worker = Run("demo");
+  deaf_ = true;
+  for (int i = 0; i < 3; ++i) {
+    Advance(options_.silence_timeout + absl::Seconds(1));
+    Poll();
+  }
+  deaf_ = false;
+  Advance(options_.silence_timeout);
+  Poll();
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(launcher_.killed, IsEmpty());
+  Advance(absl::Seconds(1));
+  Poll();
+  EXPECT_THAT(launcher_.killed, SizeIs(1)) << "silence counts again";
+}
+
 TEST_F(RecoveryTest, WorkerThatNeverSaysHelloIsKilledToo) {
   Create("demo");
   Poll();

@@ -133,6 +133,7 @@ void Scheduler::Tend(const JobRecord& job) {
 
 bool Scheduler::EndIfOver(const JobRecord& job, const AttemptKey& attempt) {
   const absl::Duration now = env_.uptime();
+  if (env_.is_deaf()) live_.Excuse(attempt, now);
   const LastSigns last = live_.Observe(attempt, now);
   if (job.worker.pid != 0) {
     const ProcessStatus process = env_.launcher.Check(job.worker);
