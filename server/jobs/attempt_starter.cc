@@ -125,13 +125,11 @@ absl::Status AttemptStarter::Spawn(const AttemptKey& attempt, int ranks) {
        .log_file = env_.layout.LogFile(attempt.job_id, attempt.attempt),
        .ranks = ranks});
   if (!worker.ok()) {
-    // Without mpirun, jobs of one rank can still run.
-    const bool holds_up_all = ranks == 1 || !absl::IsNotFound(worker.status());
     const Loss loss{.cause = absl::StrCat("it could not be started: ", worker.status().message()),
-                    .not_started = holds_up_all,
+                    .not_started = true,
                     .end = {.time = env_.now()}};
     CommitChange(env_, attempt.job_id, LossDecision(attempt.attempt, loss, options_)).IgnoreError();
-    return holds_up_all ? worker.status() : absl::OkStatus();
+    return worker.status();
   }
   CommitChange(env_, attempt.job_id, RecordWorker(attempt, *worker)).IgnoreError();  // 4
   return absl::OkStatus();

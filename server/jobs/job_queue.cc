@@ -1,5 +1,7 @@
 #include "server/jobs/job_queue.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -32,13 +34,14 @@ std::optional<Waiting> TooLarge(const v1::Job& job, const JobCapacity& capacity)
   return std::nullopt;
 }
 
-JobQueue::JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active)
-    : capacity_(capacity) {
+JobQueue::JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active,
+                   std::string ranks_obstacle)
+    : capacity_(capacity), ranks_obstacle_(std::move(ranks_obstacle)) {
   for (const JobRecord& job : active) Take(job.job);
 }
 
 bool JobQueue::Add(const JobRecord& queued) {
-  if (TooLarge(queued.job, capacity_).has_value()) return true;
+  if (PassedOver(queued.job).has_value()) return true;
   if (const std::optional<Waiting> obstacle = Obstacle(queued.job)) {
     first_waiting_ = queued.job.name();
     obstacle_ = *obstacle;
@@ -53,6 +56,13 @@ void JobQueue::Take(const v1::Job& job) {
   ++jobs_taken_;
   cpu_slots_taken_ += job.cpu_slots();
   memory_taken_ += job.memory_bytes();
+}
+
+std::optional<Waiting> JobQueue::PassedOver(const v1::Job& job) const {
+  if (job.resolved_spec().ranks() > 1 && !ranks_obstacle_.empty()) {
+    return Waiting{"MPIRUN_MISSING", ranks_obstacle_};
+  }
+  return TooLarge(job, capacity_);
 }
 
 std::optional<Waiting> JobQueue::Obstacle(const v1::Job& job) const {
@@ -75,7 +85,7 @@ std::optional<Waiting> JobQueue::Obstacle(const v1::Job& job) const {
 }
 
 Waiting JobQueue::WaitingOf(const v1::Job& job) const {
-  if (const std::optional<Waiting> too_large = TooLarge(job, capacity_)) return *too_large;
+  if (const std::optional<Waiting> passed_over = PassedOver(job)) return *passed_over;
   if (first_waiting_.empty()) return {};
   if (job.name() == first_waiting_) return obstacle_;
   return {"EARLIER_JOBS",

@@ -32,12 +32,14 @@ struct Waiting {
 std::optional<Waiting> TooLarge(const v1::Job& job, const JobCapacity& capacity);
 
 // The queue at one moment. Jobs start strictly in its order, so that a large one is never starved:
-// the first that does not fit holds up all behind it. Only those that could never start are passed
-// over.
+// the first that does not fit holds up all behind it. Only those that cannot start whatever ends
+// are passed over.
 class JobQueue {
  public:
-  // `active` hold slots.
-  JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active);
+  // `active` hold slots. `ranks_obstacle` is what keeps jobs of several ranks from being launched;
+  // empty if nothing does.
+  JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active,
+           std::string ranks_obstacle = "");
 
   // Takes the next of the queued jobs, which come in queue order. False once one of them waits: no
   // later one can start.
@@ -45,6 +47,8 @@ class JobQueue {
 
   // Those that start now, in order.
   const std::vector<JobRecord>& starting() const { return starting_; }
+  // Set if the job is passed over: it cannot start, whatever ends.
+  std::optional<Waiting> PassedOver(const v1::Job& job) const;
   // Of a QUEUED job, whether it was added or not.
   Waiting WaitingOf(const v1::Job& job) const;
 
@@ -54,6 +58,7 @@ class JobQueue {
   void Take(const v1::Job& job);
 
   JobCapacity capacity_;
+  std::string ranks_obstacle_;
   int64_t jobs_taken_ = 0;
   int64_t cpu_slots_taken_ = 0;
   int64_t memory_taken_ = 0;

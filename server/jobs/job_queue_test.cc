@@ -46,6 +46,16 @@ TEST(JobQueueTest, StartsInOrderWhatFitsTogether) {
   EXPECT_EQ(queue.WaitingOf(queued[0].job), Waiting{});
 }
 
+// The job was started three times, then FAILED.
+TEST(JobQueueTest, JobsOfSeveralRanksWaitForMpirunAndHoldUpNobody) {
+  std::vector<JobRecord> queued = {Job("ranked", 2), Job("single", 1)};
+  queued[0].job.mutable_resolved_spec()->set_ranks(2);
+  JobQueue queue({.max_running_jobs = 9}, {}, "no mpirun");
+  for (const JobRecord& job : queued) EXPECT_TRUE(queue.Add(job));
+  EXPECT_THAT(Starting(queue), ElementsAre("single"));
+  EXPECT_EQ(queue.WaitingOf(queued[0].job), (Waiting{"MPIRUN_MISSING", "no mpirun"}));
+}
+
 TEST(JobQueueTest, CpuSlotsOfWhatRunsCount) {
   const std::vector<JobRecord> queued = {Job("b", 2)};
   const JobQueue queue = Queue({.max_running_jobs = 9, .cpu_slots = 4}, {Job("a", 3)}, queued);

@@ -34,6 +34,8 @@ class Launcher {
   virtual ~Launcher() = default;
   virtual absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) = 0;
   virtual ProcessStatus Check(const ProcessIdentity& process) = 0;
+  // Why jobs of several ranks cannot be launched just now, one sentence; empty if they can.
+  virtual std::string RanksObstacle() const { return ""; }
   // Ends the process at once (SIGKILL); nothing if it is gone.
   virtual void Kill(const ProcessIdentity& process) = 0;
   // Collects processes launched here that have ended and that nobody will ask about: all but

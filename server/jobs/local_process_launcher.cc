@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/file_system.h"
 #include "base/path_at.h"
 #include "base/spawn_settings.h"
@@ -98,6 +99,16 @@ ProcessStatus EndingOf(int wait_status, std::optional<int64_t> before, std::opti
 std::string LocalProcessLauncher::Obstacle() const {
   if (IsProgram(program_)) return "";
   return absl::StrCat(program_, " is missing or cannot be executed; put it back");
+}
+
+std::string LocalProcessLauncher::RanksObstacle() const {
+  if (kind_ == WorkerProgram::kWrapper) return "";
+  const char* const path = ::getenv("PATH");
+  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
+    if (IsProgram(JoinPath(folder, kMpirun))) return "";
+  }
+  return "mpirun, which starts the ranks of a job, is not on the PATH of lorsad: install it "
+         "(Debian: openmpi-bin)";
 }
 
 absl::StatusOr<ProcessIdentity> LocalProcessLauncher::Launch(const LaunchRequest& request) {

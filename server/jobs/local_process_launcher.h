@@ -51,6 +51,7 @@ class LocalProcessLauncher final : public Launcher {
   // empty.
   std::string Obstacle() const;
   absl::StatusOr<ProcessIdentity> Launch(const LaunchRequest& request) override;
+  std::string RanksObstacle() const override;
   ProcessStatus Check(const ProcessIdentity& process) override;
   void Kill(const ProcessIdentity& process) override;
   void ReapAllBut(absl::Span<const ProcessIdentity> watched) override;

@@ -134,6 +134,17 @@ TEST_F(LocalProcessLauncherTest, SeveralRanksAreStartedByMpirun) {
   EXPECT_EQ(Log(), absl::StrCat("ranks 3\nworker --bootstrap=", request.bootstrap_file, "\n"));
 }
 
+TEST_F(LocalProcessLauncherTest, AMissingMpirunIsAnObstacleForRanksAlone) {
+  const std::string path = ::getenv("PATH");
+  const LocalProcessLauncher launcher(Script("true"));
+  ::setenv("PATH", folder_.c_str(), 1);
+  EXPECT_THAT(launcher.RanksObstacle(), HasSubstr("openmpi-bin"));
+  EXPECT_EQ(launcher.Obstacle(), "");
+  ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder_, "mpirun"), "#!/bin/sh\n", 0755).ok());
+  EXPECT_EQ(launcher.RanksObstacle(), "");
+  ::setenv("PATH", path.c_str(), 1);
+}
+
 TEST_F(LocalProcessLauncherTest, MissingMpirunIsAnErrorThatNamesItsPackage) {
   const std::string path = ::getenv("PATH");
   ::setenv("PATH", folder_.c_str(), 1);

@@ -209,7 +209,7 @@ void Scheduler::ReturnToQueue(const JobRecord& job, const AttemptKey& attempt) {
 }
 
 void Scheduler::LaunchWaiting(const std::vector<JobRecord>& active) {
-  JobQueue queue(options_.capacity, active);
+  JobQueue queue(options_.capacity, active, env_.launcher.RanksObstacle());
   // As far as a job that waits, however many before it can never start.
   const absl::Status read =
       env_.catalog.VisitQueuedJobs([&queue](const JobRecord& job) { return queue.Add(job); });
@@ -230,7 +230,8 @@ void Scheduler::Launch(const std::vector<JobRecord>& active, const JobQueue& que
   held_back_by_ = {};
   std::vector<JobRecord> starting;
   for (const JobRecord& job : active) {
-    if (job.job.state() == v1::JOB_STATE_RECOVERING && BackoffIsOver(job)) starting.push_back(job);
+    if (job.job.state() != v1::JOB_STATE_RECOVERING || !BackoffIsOver(job)) continue;
+    if (!queue.PassedOver(job.job).has_value()) starting.push_back(job);
   }
   starting.insert(starting.end(), queue.starting().begin(), queue.starting().end());
   for (const JobRecord& job : starting) {
