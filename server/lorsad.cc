@@ -28,6 +28,9 @@ namespace {
 // manifest.h); tokens, mask and what frames them stay far below the rest.
 constexpr int kMaxSendBytes = store::kMaxSequenceBytes + (16 << 20);
 constexpr size_t kMaxTransportBytes = size_t{1} << 30;
+// An answer has 2 MiB at most (services/paging.h), and is taken at once by who wants it.
+constexpr StreamLimits kAnswerLimits = {
+    .bounds = {.in_all = 512, .per_client = 256, .per_worker = 64}, .stall = absl::Minutes(1)};
 constexpr absl::Duration kDiskInterval = absl::Seconds(1);
 constexpr absl::Duration kDrainDeadline = absl::Seconds(120);
 constexpr auto kCallsDeadline = std::chrono::seconds(3);
@@ -197,8 +200,9 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
              .random_bytes = SystemRandomBytes,
              .launch_obstacle = [this] { return LaunchObstacle(); },
              .is_deaf = [this] { return acceptor_ != nullptr && acceptor_->IsFull(); }}),
-      streams_(options.limits.streams),
-      calls_{jobs_.sessions(), streams_},
+      streams_("streams", options.limits.streams),
+      answers_("answers that nobody has read", kAnswerLimits),
+      calls_{jobs_.sessions(), streams_, answers_},
       readers_(std::move(foundation.readers)),
       inspector_(*fs_, foundation.inspect_program),
       quarantine_(*catalog_, inspector_, absl::Now,

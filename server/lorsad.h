@@ -116,6 +116,7 @@ class Lorsad {
   LocalProcessLauncher launcher_;
   JobManager jobs_;
   OpenStreams streams_;
+  OpenStreams answers_;
   const CallEnvironment calls_;
   const LaneThreads threads_;
   const std::unique_ptr<store::ReaderPool> readers_;

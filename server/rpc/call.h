@@ -24,7 +24,8 @@ namespace lorsa::server {
 // What all calls of a server share. All outlive the gRPC server. Copied freely.
 struct CallEnvironment {
   WorkerTokenVerifier& tokens;
-  OpenStreams& streams;
+  OpenStreams& streams;  // of streaming methods
+  OpenStreams& answers;  // of unary methods, until the client has taken them
 };
 
 // A method as its calls know it.
@@ -56,6 +57,11 @@ class Call {
   // Counts a stream that the method opens. Errors are those of OpenStreams.
   absl::StatusOr<std::unique_ptr<OpenStreams::Stream>> OpenStream(const Caller& caller) {
     return method_.calls.streams.Open(caller, context_);
+  }
+
+  // The same for an answer of a unary method, which its client may leave unread.
+  absl::StatusOr<std::unique_ptr<OpenStreams::Stream>> OpenAnswer(const Caller& caller) {
+    return method_.calls.answers.Open(caller, context_);
   }
 
   // Queues another step on `executor`, or on the executor of the first one. Thread-safe.

@@ -122,7 +122,8 @@ class Calls : public testing::Test {
 
   FakeTokens tokens_;
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(2);
-  OpenStreams streams_{StreamLimits{}};
+  OpenStreams streams_{"streams", {}};
+  OpenStreams answers_{"answers", {}};
   InfoHandler info_;
   StreamHandler stream_;
   SessionHandler session_;
@@ -132,7 +133,7 @@ class Calls : public testing::Test {
 
  private:
   void MakeServices(Access access, OpenStreams& streams) {
-    const CallEnvironment calls{tokens_, streams};
+    const CallEnvironment calls{tokens_, streams, answers_};
     services_.push_back(std::make_unique<InfoService>(calls, access, *executor_, info_));
     services_.push_back(std::make_unique<StreamService>(calls, access, *executor_, stream_));
     services_.push_back(std::make_unique<SessionService>(calls, *executor_, session_));

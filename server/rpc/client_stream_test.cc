@@ -58,7 +58,7 @@ class ClientStreams : public testing::Test {
   void StartServer(Access access = Access::kAnyone) { StartServer(access, streams_); }
 
   void StartServer(Access access, OpenStreams& streams) {
-    service_ = std::make_unique<UploadService>(CallEnvironment{tokens_, streams}, access,
+    service_ = std::make_unique<UploadService>(CallEnvironment{tokens_, streams, answers_}, access,
                                                *executor_, *long_work_, handler_);
     if (handler_.open == nullptr) {
       handler_.open = [this](const Caller&) { return std::make_unique<Adder>(alive_); };
@@ -90,7 +90,8 @@ class ClientStreams : public testing::Test {
   FakeTokens tokens_;
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(2);
   std::unique_ptr<Executor> long_work_ = std::make_unique<Executor>(1);
-  OpenStreams streams_{StreamLimits{}};
+  OpenStreams streams_{"streams", {}};
+  OpenStreams answers_{"answers", {}};
   UploadHandler handler_;
   std::unique_ptr<UploadService> service_;
   std::unique_ptr<grpc::Server> server_;
@@ -109,7 +110,7 @@ TEST_F(ClientStreams, HandleEveryMessageThenAnswer) {
 }
 
 TEST_F(ClientStreams, AreEndedWhenTheirClientSendsNothing) {
-  OpenStreams streams({.stall = absl::Milliseconds(200)});
+  OpenStreams streams("streams", {.stall = absl::Milliseconds(200)});
   StartServer(Access::kAnyone, streams);
   grpc::ClientContext context;
   v1::UploadedFile response;

@@ -36,9 +36,9 @@ OpenStreams::Stream::~Stream() {
 
 void OpenStreams::Stream::AwaitClient() { awaiting_since_ = SteadyNanoseconds(); }
 
-OpenStreams::OpenStreams(const StreamLimits& limits)
+OpenStreams::OpenStreams(absl::string_view kind, const StreamLimits& limits)
     : stall_(limits.stall),
-      slots_("streams", limits.bounds),
+      slots_(kind, limits.bounds),
       thread_([this](const std::stop_token& stop) {
         const auto interval = std::min<std::chrono::nanoseconds>(
             kLongestInterval, absl::ToChronoNanoseconds(stall_ / 4));

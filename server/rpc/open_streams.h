@@ -1,4 +1,4 @@
-// The streams that are open: bounds on their number, and an end for those whose client stalls.
+// What is open to clients: bounds on its number, and an end for what its client leaves unread.
 #ifndef LORSA_SERVER_RPC_OPEN_STREAMS_H_
 #define LORSA_SERVER_RPC_OPEN_STREAMS_H_
 
@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/rpc/authorization.h"
@@ -54,7 +55,8 @@ class OpenStreams {
     std::atomic<int64_t> awaiting_since_ = kNotAwaiting;  // steady nanoseconds
   };
 
-  explicit OpenStreams(const StreamLimits& limits);
+  // `kind`, a literal, is what errors call them: "streams".
+  OpenStreams(absl::string_view kind, const StreamLimits& limits);
   // No stream is open by then.
   ~OpenStreams() = default;
 

@@ -236,7 +236,7 @@ int StreamsServed(v1::MetricService::Stub& stub, int tries, grpc::Status& refusa
 }
 
 TEST_F(Streams, AreBoundedForClientsAndForEachWorkerApart) {
-  OpenStreams streams({.bounds = {.in_all = 3, .per_client = 3, .per_worker = 2}});
+  OpenStreams streams("streams", {.bounds = {.in_all = 3, .per_client = 3, .per_worker = 2}});
   stream_.open = CountTo(1 << 20);
   StartServerOverASocket(streams);
   EXPECT_EQ(streams.Shortage(), "");
@@ -262,7 +262,7 @@ TEST_F(Streams, AreBoundedForClientsAndForEachWorkerApart) {
 }
 
 TEST_F(Streams, AreEndedWhenTheirClientTakesNothing) {
-  OpenStreams streams({.stall = absl::Milliseconds(200)});
+  OpenStreams streams("streams", {.stall = absl::Milliseconds(200)});
   stream_.open = CountTo(20000);  // 320 MB: more than the transport takes
   StartServerOverASocket(streams);
   grpc::ClientContext context;
@@ -281,7 +281,7 @@ TEST_F(Streams, AreEndedWhenTheirClientTakesNothing) {
 
 // A stream that has nothing to say waits for the server, not for its client.
 TEST_F(Streams, WithoutNewsAreNotEnded) {
-  OpenStreams streams({.stall = absl::Milliseconds(20)});
+  OpenStreams streams("streams", {.stall = absl::Milliseconds(20)});
   std::atomic<bool> ready = false;
   Waker waker;
   absl::Notification opened;

@@ -6,6 +6,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -40,7 +41,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void Run() {
     const absl::Status status = CatchExceptions([this]() -> absl::Status {
       LORSA_ASSIGN_OR_RETURN(const Caller caller, call_.Authorize());
-      return handler_(caller);
+      LORSA_RETURN_IF_ERROR(handler_(caller));
+      LORSA_ASSIGN_OR_RETURN(answer_, call_.OpenAnswer(caller));
+      answer_->AwaitClient();
+      return absl::OkStatus();
     });
     handler_ = nullptr;
     Finish(ToGrpcStatus(status));
@@ -48,6 +52,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
   Call call_;
   Handler handler_;
+  std::unique_ptr<OpenStreams::Stream> answer_;
 };
 
 // Serves one call: `handler(caller, request, response)` is called on the executor of the method

@@ -65,7 +65,7 @@ class JobServicesTest : public JobsTest {
  protected:
   explicit JobServicesTest(int max_running_jobs = 1)
       : JobsTest(max_running_jobs),
-        calls_{manager_->sessions(), streams_},
+        calls_{manager_->sessions(), streams_, answers_},
         job_service_(
             {.calls = calls_,
              .lanes = threads_.lanes(),
@@ -186,7 +186,8 @@ class JobServicesTest : public JobsTest {
 
   int64_t memory_estimate_ = 0;
   std::atomic<int> time_estimates_ = 0;  // that were made
-  OpenStreams streams_{StreamLimits{}};
+  OpenStreams streams_{"streams", {}};
+  OpenStreams answers_{"answers", {}};
   const CallEnvironment calls_;
   LaneThreads threads_;
   JobService job_service_;

@@ -13,12 +13,17 @@ from finished_job import SPEC, finish_job
 from lorsa.client import Client
 from lorsa.v1.activation_service_pb2 import SEQUENCE_SUBSET_TRAINING, StreamSequencesRequest
 from lorsa.v1.activation_service_pb2_grpc import ActivationServiceStub
-from lorsa.v1.metric_service_pb2 import StreamMetricsRequest
+from lorsa.v1.metric_service_pb2 import (
+    METRIC_KIND_TRAINING,
+    QueryMetricsRequest,
+    StreamMetricsRequest,
+)
 from service import Service, wait_for
 from unread_calls import CALLS_PER_CONNECTION, UnreadCalls
 
 MEBIBYTE = 1 << 20
 PER_CLIENT = 512  # streams_per_client by default
+ANSWERS_PER_CLIENT = 256
 SEQUENCE_STREAMS_PER_CLIENT = 32
 ADDRESS_SPACE = 2560 * MEBIBYTE
 
@@ -90,6 +95,26 @@ def answered(connections: list[UnreadCalls], code: grpc.StatusCode) -> int:
     return sum(
         status == code.value[0] for connection in connections for status, _ in connection.endings
     )
+
+
+def test_unread_answers_are_bounded(lorsad: Service) -> None:
+    """Each of a unary call took what its answer takes, for as long as its client liked."""
+    lorsad.add_set()
+    finish_job(lorsad, SPEC)
+    request = QueryMetricsRequest(job="jobs/done", kind=METRIC_KIND_TRAINING).SerializeToString()
+    before = status_of(lorsad, "VmRSS")
+    connection = UnreadCalls(lorsad.address)
+    connection.pump(0.2)
+    for _ in range(ANSWERS_PER_CLIENT + 100):
+        connection.call("lorsa.v1.MetricService/QueryMetrics", request)
+        connection.pump(0)
+    refused = grpc.StatusCode.RESOURCE_EXHAUSTED
+    wait_for("the refusals", lambda: answered([connection], refused) == 100)
+    assert "answers that nobody has read" in connection.endings[-1][1]
+    assert status_of(lorsad, "VmRSS") - before < 200 << 10
+    connection.close()
+    with Client(lorsad.address) as client:
+        assert client.job("done").refresh().state == "SUCCEEDED"
 
 
 @pytest.mark.parametrize("calls", [PER_CLIENT + 100, pytest.param(3600, marks=pytest.mark.long)])
