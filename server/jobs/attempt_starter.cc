@@ -5,7 +5,6 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
@@ -62,15 +61,7 @@ absl::Status AttemptStarter::Start(const JobRecord& job) {
 // Best effort: the next attempt tries again. Comes first, since a full disk may be why there is a
 // next attempt. One that never reached its machine leaves nothing: there may be one each minute.
 void AttemptStarter::TidyEarlierAttempts(const JobRecord& job) {
-  const absl::StatusOr<std::vector<std::string>> attempts =
-      env_.fs.List(env_.layout.AttemptsFolder(job.id));
-  if (!attempts.ok()) return;
-  for (const std::string& name : *attempts) {
-    int earlier = 0;
-    // Attempts with a higher number are those of a newer catalog and are left alone.
-    if (!absl::SimpleAtoi(name, &earlier) || earlier > job.job.attempt()) continue;
-    RemoveStaging(env_, {job.id, earlier});
-  }
+  RemoveStaging(env_, {job.id, job.job.attempt()});
   if (job.job.reason() != kUnreachable) return;
   env_.fs.RemoveAll(env_.layout.AttemptFolder(job.id, job.job.attempt())).IgnoreError();
 }

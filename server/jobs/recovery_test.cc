@@ -55,6 +55,15 @@ TEST_F(RecoveryTest, AJobThatEndsLeavesNothingStaged) {
   EXPECT_TRUE(fs_.Exists(Layout().BootstrapFile("demo", 1)).value());
 }
 
+// What could not be removed when the next attempt began, for want of a descriptor, stayed.
+TEST_F(RecoveryTest, AJobThatEndsLeavesNothingStagedByEarlierAttempts) {
+  FakeWorker first = Run("demo");
+  FakeWorker second = LoseAndRecover();
+  Stage(first, 10);
+  ASSERT_TRUE(SayOutcome(second, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
+  EXPECT_FALSE(fs_.Exists(first.bootstrap.staging_folder()).value());
+}
+
 TEST_F(RecoveryTest, AServerThatStartsRemovesWhatEndedJobsHaveStaged) {
   FakeWorker ended = Run("ended");
   ASSERT_TRUE(SayOutcome(ended, v1::WorkerOutcome::KIND_SUCCEEDED).ok());

@@ -2,14 +2,25 @@
 
 #include <spdlog/spdlog.h>
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+
 namespace lorsa::server {
 
-void RemoveStaging(const JobEnvironment& env, const AttemptKey& attempt) {
-  const absl::Status removed =
-      env.fs.RemoveAll(env.layout.StagingFolder(attempt.job_id, attempt.attempt));
-  if (removed.ok()) return;
-  spdlog::warn("event=staging_not_removed job={} attempt={} error=\"{}\"", attempt.job_id,
-               attempt.attempt, removed.ToString());
+void RemoveStaging(const JobEnvironment& env, const AttemptKey& last) {
+  const absl::StatusOr<std::vector<std::string>> attempts =
+      env.fs.List(env.layout.AttemptsFolder(last.job_id));
+  if (!attempts.ok()) return;  // None has run yet, or the disk fails and is heard of elsewhere.
+  for (const std::string& name : *attempts) {
+    int attempt = 0;
+    if (!absl::SimpleAtoi(name, &attempt) || attempt > last.attempt) continue;
+    const absl::Status removed = env.fs.RemoveAll(env.layout.StagingFolder(last.job_id, attempt));
+    if (removed.ok()) continue;
+    spdlog::warn("event=staging_not_removed job={} attempt={} error=\"{}\"", last.job_id, attempt,
+                 removed.ToString());
+  }
 }
 
 }  // namespace lorsa::server

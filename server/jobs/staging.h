@@ -6,9 +6,11 @@
 
 namespace lorsa::server {
 
-// Removes what an attempt that is over has staged: nobody publishes it any more. A failure is
-// logged and left at that; the next attempt or the next server tries again.
-void RemoveStaging(const JobEnvironment& env, const AttemptKey& attempt);
+// Removes what `last` and the attempts before it have staged, which are over: nobody publishes it
+// any more. Attempts with a higher number are those of a newer catalog and are left alone. A
+// failure is logged and left at that; the next attempt, the job's end or the next server tries
+// again.
+void RemoveStaging(const JobEnvironment& env, const AttemptKey& last);
 
 }  // namespace lorsa::server
 
