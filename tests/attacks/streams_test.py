@@ -11,6 +11,7 @@ import grpc
 import pytest
 from finished_job import SPEC, finish_job
 from lorsa.client import Client
+from lorsa.client.errors import ResourceExhaustedError
 from lorsa.v1.activation_service_pb2 import SEQUENCE_SUBSET_TRAINING, StreamSequencesRequest
 from lorsa.v1.activation_service_pb2_grpc import ActivationServiceStub
 from lorsa.v1.metric_service_pb2 import (
@@ -113,8 +114,14 @@ def test_unread_answers_are_bounded(lorsad: Service) -> None:
     assert "answers that nobody has read" in connection.endings[-1][1]
     assert status_of(lorsad, "VmRSS") - before < 200 << 10
     connection.close()
-    with Client(lorsad.address) as client:
-        assert client.job("done").refresh().state == "SUCCEEDED"
+
+    def answers() -> bool:
+        """Once the server has noticed the end of the connection."""
+        with Client(lorsad.address) as client, contextlib.suppress(ResourceExhaustedError):
+            return bool(client.job("done").refresh().state == "SUCCEEDED")
+        return False
+
+    wait_for("an answer", answers)
 
 
 @pytest.mark.parametrize("calls", [PER_CLIENT + 100, pytest.param(3600, marks=pytest.mark.long)])
