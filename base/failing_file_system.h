@@ -4,6 +4,7 @@
 #define LORSA_BASE_FAILING_FILE_SYSTEM_H_
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,14 +15,18 @@
 namespace lorsa {
 
 // Passes everything on to the real file system, but the operation called `operation` fails with
-// RESOURCE_EXHAUSTED "injected" after it went well `successes` times. Operations: "create",
-// "append", "sync", "close", "open", "syncfile", "syncdir", "rename", "mkdir", "list". Thread-safe.
+// RESOURCE_EXHAUSTED "injected" after it went well `successes` times, `failures` times. Operations:
+// "create", "append", "sync", "close", "open", "syncfile", "syncdir", "rename", "mkdir", "list".
+// Thread-safe.
 class FailingFileSystem final : public ForwardingFileSystem {
  public:
-  explicit FailingFileSystem(std::string operation, int successes = 0)
+  static constexpr int kForever = std::numeric_limits<int>::max();
+
+  explicit FailingFileSystem(std::string operation, int successes = 0, int failures = kForever)
       : ForwardingFileSystem(posix_),
         operation_(std::move(operation)),
-        successes_left_(successes) {}
+        successes_(successes),
+        failures_(failures) {}
 
   // Whether the operation was called often enough to fail.
   bool failed() const { return failed_; }
@@ -80,13 +85,17 @@ class FailingFileSystem final : public ForwardingFileSystem {
   static absl::Status Failure() { return absl::ResourceExhaustedError("injected"); }
 
   bool Fails(const char* operation) {
-    if (operation_ != operation || successes_left_-- > 0) return false;
+    if (operation_ != operation) return false;
+    const int failure = calls_++ - successes_;
+    if (failure < 0 || failure >= failures_) return false;
     failed_ = true;
     return true;
   }
 
   const std::string operation_;
-  std::atomic<int> successes_left_;
+  const int successes_;
+  const int failures_;
+  std::atomic<int> calls_ = 0;  // of the operation
   std::atomic<bool> failed_ = false;
   PosixFileSystem posix_;
 };

@@ -35,6 +35,11 @@ namespace {
 constexpr size_t kMaxBootstrapBytes = 64 << 10;
 constexpr int kNoLimit = std::numeric_limits<int>::max();
 
+// An error that may pass by itself. What is damaged or missing stays so.
+absl::Status MayPass(const absl::Status& status) {
+  return IsDamage(status) ? absl::OkStatus() : status;
+}
+
 // 3a. A checkpoint that is whole, as far as its own files describe it.
 absl::StatusOr<v1::Checkpoint> DescribeCheckpoint(FileSystem& fs, const std::string& folder,
                                                   int64_t step) {
@@ -46,6 +51,7 @@ absl::StatusOr<v1::Checkpoint> DescribeCheckpoint(FileSystem& fs, const std::str
   checkpoint.set_step(step);
   checkpoint.mutable_files()->Assign(files.begin(), files.end());
   const absl::StatusOr<CheckpointContents> contents = ReadCheckpointContents(fs, folder);
+  LORSA_RETURN_IF_ERROR(MayPass(contents.status()));
   if (!contents.ok() || contents->step != step) return checkpoint;
   checkpoint.set_tokens(contents->tokens());
   if (contents->fvu.has_value() && contents->evaluated_step == step) {
@@ -118,7 +124,7 @@ absl::StatusOr<std::set<std::string>> DataAdoption::AdoptJobs() {
     const absl::Status adopted = AdoptFolder(id);
     if (adopted.ok()) continue;
     spdlog::warn("event=job_not_adopted job={} error=\"{}\"", id, adopted.ToString());
-    if (older_ && !IsDamage(adopted)) return adopted;
+    if (older_) LORSA_RETURN_IF_ERROR(MayPass(adopted));
     left.insert(id);
   }
   return left;
@@ -183,7 +189,9 @@ absl::StatusOr<bool> DataAdoption::MakeImported(const std::string& job_id, absl:
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const std::string folder = env_.layout.CheckpointFolder(job_id, *step);
     const auto checkpoint = DescribeCheckpoint(env_.fs, folder, *step);
+    LORSA_RETURN_IF_ERROR(MayPass(checkpoint.status()));
     const auto contents = ReadCheckpointContents(env_.fs, folder);
+    LORSA_RETURN_IF_ERROR(MayPass(contents.status()));
     if (!checkpoint.ok() || !contents.ok()) continue;
     LORSA_RETURN_IF_ERROR(
         env_.catalog.ImportCheckpoint(JobOfCheckpoint(job_id, *contents), *checkpoint, created)
@@ -267,9 +275,10 @@ absl::StatusOr<int> DataAdoption::NewestAttempt(const std::string& job_id) const
   return newest;
 }
 
-std::string DataAdoption::TokenSha256(const AttemptKey& attempt) const {
+absl::StatusOr<std::string> DataAdoption::TokenSha256(const AttemptKey& attempt) const {
   const std::string path = env_.layout.BootstrapFile(attempt.job_id, attempt.attempt);
   const absl::StatusOr<std::string> text = ReadFile(env_.fs, path, kMaxBootstrapBytes);
+  LORSA_RETURN_IF_ERROR(MayPass(text.status()));
   v1::WorkerBootstrap bootstrap;
   if (!text.ok() || !ParseTextproto(path, *text, bootstrap).ok()) return "";
   return Sha256Hex(bootstrap.token());
@@ -286,10 +295,11 @@ absl::Status DataAdoption::AdoptAttempt(const std::string& job_id) {
   }
   const AttemptKey attempt{job_id, newest};
   const auto outcome = ReadOutcome(env_.fs, env_.layout.OutcomeFile(job_id, newest));
+  LORSA_RETURN_IF_ERROR(MayPass(outcome.status()));
   if (is_known && !outcome.ok()) return absl::OkStatus();  // The scheduler looks for its worker.
+  LORSA_ASSIGN_OR_RETURN(const std::string token_sha256, TokenSha256(attempt));
   LORSA_RETURN_IF_ERROR(env_.catalog.AdoptAttempt(
-      job_id,
-      {.attempt = newest, .token_sha256 = TokenSha256(attempt), .state = StateBefore(outcome)},
+      job_id, {.attempt = newest, .token_sha256 = token_sha256, .state = StateBefore(outcome)},
       env_.now()));  // 3c
   spdlog::warn("event=attempt_adopted job={} attempt={}", job_id, newest);
   if (!outcome.ok()) return absl::OkStatus();

@@ -35,10 +35,10 @@
 //   4. If all went well, the generation is set above both, in the catalog, then in the folder.
 // After a crash at any point the next start repeats what is left.
 //
-// If the catalog is older and something fails that may pass, such as a write to a full disk, the
-// start fails: what an older catalog says must not decide which files go. A job whose own files
-// cannot be read is left as it is, so is any job if the catalog is not older; the next start tries
-// again.
+// If the catalog is older and something fails that may pass, such as a read without a descriptor or
+// a write to a full disk, the start fails: what an older catalog says must not decide which files
+// go. A job that damage keeps from being adopted is left as it is, and so is any job that fails if
+// the catalog is not older. The next start tries again.
 #ifndef LORSA_SERVER_JOBS_DATA_ADOPTION_H_
 #define LORSA_SERVER_JOBS_DATA_ADOPTION_H_
 
@@ -94,8 +94,9 @@ class DataAdoption {
   // Of the steps that have a folder, in order.
   absl::StatusOr<std::vector<int64_t>> StepsInFolder(const std::string& job_id) const;
   absl::StatusOr<int> NewestAttempt(const std::string& job_id) const;
-  std::string TokenSha256(const AttemptKey& attempt) const;  // empty if it cannot be read
-  absl::Status CountStart();                                 // 4
+  // Empty if the attempt has no bootstrap file that parses.
+  absl::StatusOr<std::string> TokenSha256(const AttemptKey& attempt) const;
+  absl::Status CountStart();  // 4
 
   const JobEnvironment& env_;
   const JobOptions& options_;

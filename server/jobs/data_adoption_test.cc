@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
+#include "absl/strings/str_join.h"
 #include "base/failing_file_system.h"
 #include "server/catalog/catalog_backup.h"
 #include "server/jobs/checkpoint_files.h"
@@ -70,7 +72,6 @@ class DataAdoptionTest : public JobsTest {
     }
     return steps;
   }
-  // Paths below lost+found/TIME/.
   // A checkpoint of step 8 whose files say what they hold, as an import needs.
   void PublishImportable(FakeWorker& worker) {
     trainer::CheckpointConfig config;
@@ -78,19 +79,32 @@ class DataAdoptionTest : public JobsTest {
     config.lorsa.attn_scale = 1;
     config.context = 8;
     config.hook_convention = "transformers.self_attn";
-    const std::string text = trainer::FormatCheckpointConfig(config);
+    const std::map<std::string, std::string> files = {
+        {"config.json", trainer::FormatCheckpointConfig(config)},
+        {"state.json", R"({"format":"lorsa-training-state","format_version":1,"step":8,)"
+                       R"("sequences_consumed":64,"fvu":0.25,"evaluated_step":8})"}};
     v1::CheckpointStaged staged;
     staged.set_step(8);
     staged.set_folder(CheckpointId(8));
     const std::string folder = JoinPath(worker.bootstrap.staging_folder(), staged.folder());
-    const std::string manifest = absl::StrCat(R"({"files":{"config.json":{"bytes":)", text.size(),
-                                              R"(,"sha256":")", Sha256Hex(text), R"("}}})");
     ASSERT_TRUE(fs_.CreateDirectories(folder).ok());
-    ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "config.json"), text).ok());
+    std::vector<std::string> entries;
+    for (const auto& [name, text] : files) {
+      ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, name), text).ok());
+      entries.push_back(absl::StrCat("\"", name, R"(":{"bytes":)", text.size(), R"(,"sha256":")",
+                                     Sha256Hex(text), "\"}"));
+    }
+    const std::string manifest = absl::StrCat(R"({"files":{)", absl::StrJoin(entries, ","), "}}");
     ASSERT_TRUE(WriteFileAtomically(fs_, JoinPath(folder, "manifest.json"), manifest).ok());
     staged.set_manifest_sha256(Sha256Hex(manifest));
     ASSERT_EQ(Publish(worker, staged).error(), "");
   }
+  // An imported job has neither.
+  void RemoveFileAndAttempts(const std::string& id) {
+    ASSERT_TRUE(fs_.Remove(Layout().JobFile(id)).ok());
+    ASSERT_TRUE(fs_.RemoveAll(Layout().AttemptsFolder(id)).ok());
+  }
+  // Paths below lost+found/TIME/.
   std::vector<std::string> SetAsidePaths() {
     std::vector<std::string> paths;
     std::error_code error;
@@ -228,8 +242,7 @@ TEST_F(DataAdoptionTest, AJobWithoutAFileIsMadeAgainAsAnImportedOne) {
   BackUp();
   FakeWorker worker = Run("j");
   PublishImportable(worker);
-  ASSERT_TRUE(fs_.Remove(Layout().JobFile("j")).ok());
-  ASSERT_TRUE(fs_.RemoveAll(Layout().AttemptsFolder("j")).ok());
+  RemoveFileAndAttempts("j");
   RestoreInPlace();
   EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Get("j").reason(), "IMPORTED");
@@ -304,7 +317,8 @@ TEST_F(DataAdoptionTest, AFailureThatMayPassFailsTheStartAndDeletesNothing) {
       const absl::Status status = manager_->AdoptData([] { return absl::OkStatus(); });
       failed = failing.failed();
       EXPECT_TRUE(failed || status.ok()) << status;
-      EXPECT_FALSE(failed && successes == 0 && status.ok()) << operation;
+      EXPECT_TRUE(!status.ok() || catalog_->Generation().value() != kGenerationOfCopy)
+          << operation << ": the server starts, and its catalog is still older";
       for (const int64_t step : {0, 8}) {
         EXPECT_TRUE(fs_.Exists(Layout().CheckpointFolder("j", step)).value())
             << operation << " failed after " << successes;
@@ -313,6 +327,45 @@ TEST_F(DataAdoptionTest, AFailureThatMayPassFailsTheStartAndDeletesNothing) {
     }
     StartAgain();
     EXPECT_THAT(Steps("j"), ElementsAre(0, 8)) << operation;
+  }
+}
+
+// A checkpoint that could not be read just then counted as none: an imported job was set aside, a
+// checkpoint lost its FVU, and a worker's token was forgotten.
+TEST_F(DataAdoptionTest, AReadThatFailsForATimeChangesNothingOfWhatIsAdopted) {
+  BackUp();
+  FakeWorker first = Run("imported");
+  PublishImportable(first);
+  Leave(first, v1::WorkerOutcome::KIND_SUCCEEDED);
+  RemoveFileAndAttempts("imported");
+  FakeWorker second = Run("ended");
+  PublishImportable(second);
+  Leave(second, v1::WorkerOutcome::KIND_SUCCEEDED);
+  FakeWorker worker = Run("running");
+  PublishImportable(worker);
+  const auto is_adopted = [&] {
+    for (const char* id : {"imported", "ended", "running"}) {
+      const auto checkpoint = catalog_->GetCheckpoint(id, 8);
+      if (!checkpoint.ok() || checkpoint->fvu() != 0.25) return false;
+    }
+    return Get("imported").reason() == "IMPORTED" && State("ended") == v1::JOB_STATE_SUCCEEDED &&
+           State("running") == v1::JOB_STATE_STARTING &&
+           catalog_->FindAttempt(Sha256Hex(worker.bootstrap.token())).ok();
+  };
+  for (const int failures : {1, FailingFileSystem::kForever}) {
+    bool failed = true;
+    for (int successes = 0; failed; ++successes) {
+      PutBack();
+      Restart();
+      FailingFileSystem failing("open", successes, failures);
+      manager_ = std::make_unique<JobManager>(options_, Environment(failing));
+      const absl::Status status = manager_->AdoptData([] { return absl::OkStatus(); });
+      failed = failing.failed();
+      EXPECT_TRUE(status.ok() ? is_adopted() : failed) << "failed after " << successes << status;
+      manager_.reset();  // It refers to `failing`.
+      StartAgain();
+      ASSERT_TRUE(is_adopted()) << "failed after " << successes;
+    }
   }
 }
 
