@@ -150,12 +150,13 @@ OpenedSource<v1::RegisterActivationSetResponse> ActivationService::OpenRegistrat
       });
 }
 
+ActivationService::Place ActivationService::PlaceOfUpload(const std::string& id) const {
+  return {.folder = env_.uploads.Folder(id), .upload_id = id, .uploaded = true};
+}
+
 absl::StatusOr<ActivationService::Place> ActivationService::PlaceOf(
     const v1::RegisterActivationSetRequest& request) {
-  const std::string& id = request.activation_set_id();
-  if (request.path().empty()) {
-    return Place{.folder = env_.uploads.Folder(id), .upload_id = id, .uploaded = true};
-  }
+  if (request.path().empty()) return PlaceOfUpload(request.activation_set_id());
   Place place;
   LORSA_ASSIGN_OR_RETURN(place.folder, env_.roots.Resolve(request.path()));
   place.upload_id = env_.uploads.IdOf(place.folder);
@@ -196,17 +197,18 @@ absl::StatusOr<v1::RegisterActivationSetResponse> ActivationService::Register(
 absl::Status ActivationService::AdoptUploads() {
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> ids, env_.uploads.Sealed());
   for (const std::string& id : ids) {
-    if (!absl::IsNotFound(env_.catalog.GetActivationSet(id).status())) continue;
-    v1::RegisterActivationSetRequest request;
-    request.set_activation_set_id(id);
-    const absl::StatusOr<Place> place = PlaceOf(request);
-    const absl::Status adopted =
-        place.ok() ? Register(id, *place, [](int64_t, int64_t) { return true; }).status()
-                   : place.status();
-    spdlog::warn("event=set_adopted set={} status=\"{}\"", id, adopted.ToString());
-    if (!adopted.ok() && !IsRefusal(adopted)) return adopted;
+    absl::Status status = env_.catalog.GetActivationSet(id).status();
+    if (absl::IsNotFound(status)) status = AdoptUpload(id);
+    if (!status.ok() && !IsRefusal(status)) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status ActivationService::AdoptUpload(const std::string& id) {
+  const absl::Status adopted =
+      Register(id, PlaceOfUpload(id), [](int64_t, int64_t) { return true; }).status();
+  spdlog::warn("event=set_adopted set={} status=\"{}\"", id, adopted.ToString());
+  return adopted;
 }
 
 OpenedSource<v1::VerifyActivationSetResponse> ActivationService::OpenVerification(

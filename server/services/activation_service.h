@@ -85,9 +85,11 @@ class ActivationService final : public RpcService {
     std::string upload_id;  // of the upload whose folder it is; empty if it is none
     bool uploaded = false;  // registered as that upload
   };
+  Place PlaceOfUpload(const std::string& id) const;
   absl::StatusOr<Place> PlaceOf(const v1::RegisterActivationSetRequest& request);
 
   // The passes themselves, minutes long.
+  absl::Status AdoptUpload(const std::string& id);
   absl::StatusOr<v1::RegisterActivationSetResponse> Register(
       const std::string& id, const Place& place, const store::ProgressFunction& progress);
   absl::StatusOr<v1::VerifyActivationSetResponse> Verify(const v1::ActivationSet& set,

@@ -13,6 +13,7 @@
 #include "base/safetensors.h"
 #include "base/sha256.h"
 #include "lorsa/v1/activation_service.grpc.pb.h"
+#include "server/catalog/sqlite.h"
 #include "server/services/services_test_fixture.h"
 
 namespace lorsa::server {
@@ -259,6 +260,29 @@ TEST_F(ActivationServiceTest, ADamagedSetIsNotRegistered) {
   EXPECT_THAT(status.error_message(), HasSubstr("shard-00001.h5"));
   v1::ActivationSet set;
   EXPECT_EQ(Get("activationSets/set", set).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// It counted as registered, so the server started, and no later start looked for it.
+TEST_F(ActivationServiceTest, AnUploadWhoseRowCannotBeReadFailsTheAdoption) {
+  Registered("set");
+  ASSERT_TRUE(catalog_->DeleteActivationSet("set").ok());
+  const auto elsewhere = Connection::OpenExisting(layout_->CatalogFile()).value();
+  ASSERT_TRUE(elsewhere->Execute("ALTER TABLE activation_sets RENAME TO away").ok());
+  EXPECT_FALSE(service_->AdoptUploads().ok());
+  ASSERT_TRUE(elsewhere->Execute("ALTER TABLE away RENAME TO activation_sets").ok());
+  EXPECT_TRUE(service_->AdoptUploads().ok());
+  v1::ActivationSet adopted;
+  ASSERT_TRUE(Get("activationSets/set", adopted).ok());
+  EXPECT_TRUE(adopted.uploaded());
+}
+
+// What is wrong with an upload stays so: it must not fail every start.
+TEST_F(ActivationServiceTest, ADamagedUploadFailsNoAdoption) {
+  Registered("set");
+  ASSERT_TRUE(catalog_->DeleteActivationSet("set").ok());
+  std::filesystem::resize_file(Path("sets/set/shard-00000.h5"), 100);
+  EXPECT_TRUE(service_->AdoptUploads().ok());
+  EXPECT_TRUE(absl::IsNotFound(catalog_->GetActivationSet("set").status()));
 }
 
 TEST_F(ActivationServiceTest, ListsInPages) {
