@@ -104,7 +104,6 @@ TEST_F(CatalogTest, OfTwoRacingChangesExactlyOneWins) {
   }
 }
 
-// A connection answered from its cache, and the server called a truncated catalog readable.
 // A program that opened the catalog, such as `lorsad backup`, took itself for its last user when it
 // closed it, and deleted the log with all that was committed since.
 TEST_F(CatalogTest, OtherProcessesSeeThatItIsInUse) {
@@ -122,6 +121,7 @@ TEST_F(CatalogTest, OtherProcessesSeeThatItIsInUse) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "nobody holds a lock on " << path;
 }
 
+// A connection answered from its cache, and the server called a truncated catalog readable.
 TEST_F(CatalogTest, DamageIsSeenBehindTheCaches) {
   Create("job");
   EXPECT_EQ(catalog_->CountJobs(v1::JOB_STATE_QUEUED).value(), 1);
