@@ -215,7 +215,7 @@ TEST_F(CheckpointPublisherTest, AServerThatStartsLooksAtJobsWithoutAWorkerAlone)
   ASSERT_TRUE(fs_.Rename(StagedFolder(running, staged), in_place).ok());
   ASSERT_TRUE(fs_.CreateDirectories(Folder(5)).ok());
   Restart();
-  ASSERT_TRUE(manager_->AdoptData([] { return absl::OkStatus(); }).ok());
+  ASSERT_TRUE(AdoptData().ok());
   EXPECT_FALSE(fs_.Exists(Folder(5)).value());
   EXPECT_EQ(Weights(10), "abc");
   EXPECT_TRUE(fs_.Exists(in_place).value()) << "its worker will ask again";

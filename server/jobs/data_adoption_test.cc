@@ -27,14 +27,14 @@ class DataAdoptionTest : public JobsTest {
     launcher_.on_launch = [this] {
       ASSERT_TRUE(WriteFileAtomically(fs_, launcher_.launched.back().log_file, "began\n").ok());
     };
-    EXPECT_TRUE(manager_->AdoptData([] { return absl::OkStatus(); }).ok());
+    EXPECT_TRUE(AdoptData().ok());
   }
 
   std::string Backup() const { return folder_ + "/backup.sqlite"; }
   void BackUp() { ASSERT_TRUE(BackUpCatalog(fs_, Layout().CatalogFile(), Backup()).ok()); }
   void StartAgain() {
     Restart();
-    ASSERT_TRUE(manager_->AdoptData([] { return absl::OkStatus(); }).ok());
+    ASSERT_TRUE(AdoptData().ok());
   }
   // As `lorsad restore` does, with the server stopped.
   void PutBack() {
@@ -60,6 +60,14 @@ class DataAdoptionTest : public JobsTest {
     LeaveOutcomeFile(worker, kind);
     ASSERT_TRUE(SayOutcome(worker, kind).ok());
     launcher_.EndLast("exited with status 0");
+  }
+  // A job with the checkpoints 0 and 8 ended after a backup that has 0 noted as deleted.
+  void EndAfterABackupWithADeletion() {
+    FakeWorker worker = Run("j");
+    PublishSteps(worker, 0, 8);
+    ASSERT_TRUE(catalog_->DeleteCheckpoint("j", 0, CheckNotPinned).ok());
+    BackUp();
+    Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
   }
   // Steps that are listed, each of which is whole.
   std::vector<int64_t> Steps(const std::string& id) {
@@ -291,22 +299,14 @@ TEST_F(DataAdoptionTest, WhatCannotBeAdoptedIsSetAsideAndNothingIsDeleted) {
 
 // As when a backup is taken while the trash is being emptied.
 TEST_F(DataAdoptionTest, NotesOfDeletionsInAnOlderCatalogDeleteNothing) {
-  FakeWorker worker = Run("j");
-  PublishSteps(worker, 0, 8);
-  ASSERT_TRUE(catalog_->DeleteCheckpoint("j", 0, CheckNotPinned).ok());
-  BackUp();
-  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  EndAfterABackupWithADeletion();
   RestoreInPlace();
   EXPECT_THAT(Steps("j"), ElementsAre(0, 8));
 }
 
 // The server went on after it, and the notes of the older catalog decided which folders went.
 TEST_F(DataAdoptionTest, AFailureThatMayPassFailsTheStartAndDeletesNothing) {
-  FakeWorker worker = Run("j");
-  PublishSteps(worker, 0, 8);
-  ASSERT_TRUE(catalog_->DeleteCheckpoint("j", 0, CheckNotPinned).ok());
-  BackUp();
-  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  EndAfterABackupWithADeletion();
   for (const char* operation : {"open", "list", "rename", "create"}) {
     PutBack();
     bool failed = true;
@@ -314,7 +314,7 @@ TEST_F(DataAdoptionTest, AFailureThatMayPassFailsTheStartAndDeletesNothing) {
       Restart();
       FailingFileSystem failing(operation, successes);
       manager_ = std::make_unique<JobManager>(options_, Environment(failing));
-      const absl::Status status = manager_->AdoptData([] { return absl::OkStatus(); });
+      const absl::Status status = AdoptData();
       failed = failing.failed();
       EXPECT_TRUE(failed || status.ok()) << status;
       EXPECT_TRUE(!status.ok() || catalog_->Generation().value() != kGenerationOfCopy)
@@ -359,7 +359,7 @@ TEST_F(DataAdoptionTest, AReadThatFailsForATimeChangesNothingOfWhatIsAdopted) {
       Restart();
       FailingFileSystem failing("open", successes, failures);
       manager_ = std::make_unique<JobManager>(options_, Environment(failing));
-      const absl::Status status = manager_->AdoptData([] { return absl::OkStatus(); });
+      const absl::Status status = AdoptData();
       failed = failing.failed();
       EXPECT_TRUE(status.ok() ? is_adopted() : failed) << "failed after " << successes << status;
       manager_.reset();  // It refers to `failing`.

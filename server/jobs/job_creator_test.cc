@@ -227,7 +227,7 @@ TEST_F(JobCreatorTest, KilledBetweenLinkAndCommitItCanBeTriedAgain) {
   EXPECT_EXIT(JobCreator(env).CreateJob(job).IgnoreError(), testing::KilledBySignal(SIGKILL), "");
   EXPECT_EQ(InitialWeights("next"), "weights");
   EXPECT_TRUE(absl::IsNotFound(manager_->GetJob("next").status()));
-  ASSERT_TRUE(manager_->AdoptData([] { return absl::OkStatus(); }).ok());
+  ASSERT_TRUE(AdoptData().ok());
   EXPECT_FALSE(HasFolder("next"));
   EXPECT_EXIT(JobCreator(env).CreateJob(job).IgnoreError(), testing::KilledBySignal(SIGKILL), "");
   EXPECT_TRUE(manager_->CreateJob(job).ok());

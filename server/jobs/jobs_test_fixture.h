@@ -137,6 +137,11 @@ class JobsTest : public ::testing::Test {
     manager_ = std::make_unique<JobManager>(options_, Environment());
   }
 
+  // What a server does before anybody is served; no set is to be adopted.
+  absl::Status AdoptData() {
+    return manager_->AdoptData([] { return absl::OkStatus(); });
+  }
+
   DataLayout Layout() const { return DataLayout(folder_); }
 
   JobEnvironment Environment() { return Environment(fs_); }
@@ -202,6 +207,13 @@ class JobsTest : public ::testing::Test {
     FakeWorker worker = Launched();
     EXPECT_TRUE(Connect(worker).ok());
     return worker;
+  }
+  // The worker dies; the next attempt is launched after its backoff and connects.
+  FakeWorker LoseAndRecover() {
+    launcher_.EndLast("was killed by signal 11 (Segmentation fault)");
+    Poll();
+    Advance(options_.max_backoff);
+    return LaunchAndConnect();
   }
 
   absl::Status Say(FakeWorker& worker, const v1::WorkerMessage& message) {

@@ -9,16 +9,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class RecoveryTest : public JobsTest {
- protected:
-  // The worker dies; the next attempt is launched after its backoff and connects.
-  FakeWorker LoseAndRecover() {
-    launcher_.EndLast("was killed by signal 11 (Segmentation fault)");
-    Poll();
-    Advance(options_.max_backoff);
-    return LaunchAndConnect();
-  }
-};
+using RecoveryTest = JobsTest;
 
 TEST_F(RecoveryTest, LostWorkerIsReplacedAfterABackoff) {
   Run("demo");
@@ -34,47 +25,6 @@ TEST_F(RecoveryTest, LostWorkerIsReplacedAfterABackoff) {
   EXPECT_THAT(launcher_.launched, SizeIs(2));
   EXPECT_EQ(State("demo"), v1::JOB_STATE_STARTING);
   EXPECT_EQ(Get("demo").attempt(), 2);
-}
-
-// Partial checkpoints and copies of the layer's weights of lost attempts stayed for ever.
-TEST_F(RecoveryTest, NextAttemptRemovesWhatEarlierOnesLeftStaged) {
-  FakeWorker first = Run("demo");
-  Stage(first, 10);
-  FakeWorker second = LoseAndRecover();
-  EXPECT_FALSE(fs_.Exists(first.bootstrap.staging_folder()).value());
-  EXPECT_TRUE(fs_.Exists(second.bootstrap.staging_folder()).value());
-  EXPECT_TRUE(fs_.Exists(Layout().BootstrapFile("demo", 1)).value());
-}
-
-// A copy of the layer's weights stayed for as long as the job that had ended.
-TEST_F(RecoveryTest, AJobThatEndsLeavesNothingStaged) {
-  FakeWorker worker = Run("demo");
-  Stage(worker, 10);
-  ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
-  EXPECT_FALSE(fs_.Exists(worker.bootstrap.staging_folder()).value());
-  EXPECT_TRUE(fs_.Exists(Layout().BootstrapFile("demo", 1)).value());
-}
-
-// What could not be removed when the next attempt began, for want of a descriptor, stayed.
-TEST_F(RecoveryTest, AJobThatEndsLeavesNothingStagedByEarlierAttempts) {
-  FakeWorker first = Run("demo");
-  FakeWorker second = LoseAndRecover();
-  Stage(first, 10);
-  ASSERT_TRUE(SayOutcome(second, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
-  EXPECT_FALSE(fs_.Exists(first.bootstrap.staging_folder()).value());
-}
-
-TEST_F(RecoveryTest, AServerThatStartsRemovesWhatEndedJobsHaveStaged) {
-  FakeWorker ended = Run("ended");
-  ASSERT_TRUE(SayOutcome(ended, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
-  launcher_.EndLast();
-  FakeWorker running = Run("running");
-  Stage(ended, 10);  // as after a crash before it was removed
-  Stage(running, 10);
-  Restart();
-  ASSERT_TRUE(manager_->AdoptData([] { return absl::OkStatus(); }).ok());
-  EXPECT_FALSE(fs_.Exists(ended.bootstrap.staging_folder()).value());
-  EXPECT_TRUE(fs_.Exists(running.bootstrap.staging_folder()).value());
 }
 
 // An outcome file of an attempt that a restored catalog forgot ended the new one of its number.
