@@ -5,12 +5,12 @@
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/status.h>
 
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,10 +64,11 @@ class Call {
     return method_.calls.answers.Open(caller, context_);
   }
 
-  // Queues another step on `executor`, or on the executor of the first one. Thread-safe.
+  // Queues another step. Thread-safe.
   void Schedule(Executor& executor, std::function<void()> step) const {
     executor.Schedule(std::move(step), peer_);
   }
+  // Of the first step.
   Executor& executor() const { return method_.executor; }
 
   // Cancels the call. Thread-safe.

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/status_macros.h"
 #include "server/rpc/listening_sockets.h"

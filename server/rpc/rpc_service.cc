@@ -53,13 +53,4 @@ const Method& RpcService::Add(const Rule& rule, const google::protobuf::Descript
                                       .calls = calls_});
 }
 
-void RpcService::Serve(grpc::internal::MethodHandler* handler) {
-  const int index = static_cast<int>(methods_.size()) - 1;
-  if (raw_) {
-    MarkMethodRawCallback(index, handler);
-  } else {
-    MarkMethodCallback(index, handler);
-  }
-}
-
 }  // namespace lorsa::server

@@ -56,7 +56,7 @@ class RpcService : public grpc::Service {
   void Unary(const Rule& rule, Object& object,
              absl::Status (Object::*handle)(const Caller&, const Request&, Response&)) {
     const Method& method = Add<Request, Response>(rule);
-    Serve(new grpc::internal::CallbackUnaryHandler<Request, Response>(
+    Serve<Request>(new grpc::internal::CallbackUnaryHandler<Request, Response>(
         [&method, &object, handle](grpc::CallbackServerContext* context, const Request* request,
                                    Response* response) {
           return ServeUnary(
@@ -74,7 +74,7 @@ class RpcService : public grpc::Service {
                        Executor* pulling = nullptr) {
     const Method& method = Add<Request, Response>(rule);
     Executor& then = pulling == nullptr ? rule.executor : *pulling;
-    Serve(new grpc::internal::CallbackServerStreamingHandler<Request, Response>(
+    Serve<Request>(new grpc::internal::CallbackServerStreamingHandler<Request, Response>(
         [&method, &object, open, &then](grpc::CallbackServerContext* context,
                                         const Request* request) {
           return ServeStream<Response>(
@@ -90,7 +90,7 @@ class RpcService : public grpc::Service {
   void ClientStreaming(const Rule& rule, Object& object, Executor& long_work,
                        OpenedSink<Request, Response> (Object::*open)(const Caller&)) {
     const Method& method = Add<Request, Response>(rule);
-    Serve(new grpc::internal::CallbackClientStreamingHandler<Request, Response>(
+    Serve<Request>(new grpc::internal::CallbackClientStreamingHandler<Request, Response>(
         [&method, &object, &long_work, open](grpc::CallbackServerContext* context,
                                              Response* response) {
           return ServeClientStream<Request, Response>(
@@ -104,7 +104,7 @@ class RpcService : public grpc::Service {
                      OpenedHandler<Request> (Object::*open)(
                          const Caller&, std::shared_ptr<BidiSender<Response>>)) {
     const Method& method = Add<Request, Response>(rule);
-    Serve(new grpc::internal::CallbackBidiHandler<Request, Response>(
+    Serve<Request>(new grpc::internal::CallbackBidiHandler<Request, Response>(
         [&method, &object, open](grpc::CallbackServerContext* context) {
           return ServeBidi<Request, Response>(
               method, context,
@@ -132,19 +132,25 @@ class RpcService : public grpc::Service {
   // such method with these messages.
   template <typename Request, typename Response>
   const Method& Add(const Rule& rule) {
-    raw_ = kIsRaw<Request>;
     return Add(rule, DescriptorOf<Request>(), DescriptorOf<Response>());
   }
   const Method& Add(const Rule& rule, const google::protobuf::Descriptor* request,
                     const google::protobuf::Descriptor* response);
-  void Serve(grpc::internal::MethodHandler* handler);
+  template <typename Request>
+  void Serve(grpc::internal::MethodHandler* handler) {
+    const int last = static_cast<int>(methods_.size()) - 1;
+    if constexpr (kIsRaw<Request>) {
+      MarkMethodRawCallback(last, handler);
+    } else {
+      MarkMethodCallback(last, handler);
+    }
+  }
 
   const google::protobuf::ServiceDescriptor& descriptor_;
   const CallEnvironment calls_;
   // Calls and gRPC refer to what these hold.
   std::deque<Method> methods_;
   std::deque<std::string> paths_;
-  bool raw_ = false;  // whether the method that was added last has raw messages
 };
 
 }  // namespace lorsa::server
