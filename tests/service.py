@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -129,6 +130,14 @@ class Service:
             if alive and b"--bootstrap" in command and bytes(self.folder) in command:
                 pids.append(int(entry.name))
         return pids
+
+    def job_files(self) -> dict[pathlib.Path, str]:
+        """The files of its jobs, with the sha256 of each."""
+        return {
+            path: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in (self.data / "jobs").rglob("*")
+            if path.is_file()
+        }
 
     def cli(
         self, *arguments: str | pathlib.Path, ok: bool = True

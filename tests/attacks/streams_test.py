@@ -98,7 +98,8 @@ def answered(connections: list[UnreadCalls], code: grpc.StatusCode) -> int:
     )
 
 
-def test_unread_answers_are_bounded(lorsad: Service) -> None:
+@pytest.mark.parametrize("wait", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_unread_answers_are_bounded_and_ended(lorsad: Service, wait: bool) -> None:
     """Each of a unary call took what its answer takes, for as long as its client liked."""
     lorsad.add_set()
     finish_job(lorsad, SPEC)
@@ -113,6 +114,9 @@ def test_unread_answers_are_bounded(lorsad: Service) -> None:
     wait_for("the refusals", lambda: answered([connection], refused) == 100)
     assert "answers that nobody has read" in connection.endings[-1][1]
     assert status_of(lorsad, "VmRSS") - before < 200 << 10
+    if wait:  # a minute
+        ended = grpc.StatusCode.UNAVAILABLE
+        wait_for("the ends", lambda: answered([connection], ended) == ANSWERS_PER_CLIENT)
     connection.close()
 
     def answers() -> bool:

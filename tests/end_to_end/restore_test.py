@@ -17,8 +17,6 @@ SPEC = (
     'activation_set: "set" n_ov_heads: 64 n_qk_heads: 8 top_k: 8 threads: 1 '
     "sequences_per_step: 4 keep_checkpoints: 100 checkpoint_interval_tokens: 512 tokens: 20480"
 )
-
-
 NO_RESERVE = ("--disk-reserve-bytes", "0")
 
 
@@ -91,14 +89,6 @@ def test_a_restore_in_place_loses_nothing_that_was_published(tmp_path: pathlib.P
         assert not (service.data / "lost+found").exists()
 
 
-def digests(folder: pathlib.Path) -> dict[pathlib.Path, str]:
-    return {
-        path: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def test_a_restore_on_a_full_disk_fails_the_start_and_loses_nothing(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -117,12 +107,12 @@ def test_a_restore_on_a_full_disk_fails_the_start_and_loses_nothing(
         # It would give the catalog room.
         (service.data / "spare-room").unlink(missing_ok=True)
         ballast = fill(service.data)
-        files = digests(service.data / "jobs")
+        files = service.job_files()
         service.launch()
         assert service.process is not None
         assert service.process.wait(PATIENCE) == 1
         assert "make room if the disk is full" in service.log.read_text()
-        assert digests(service.data / "jobs") == files
+        assert service.job_files() == files
         ballast.unlink()
         service.start()
         assert published(service, "j") == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import pathlib
 import random
 import time
@@ -161,13 +160,13 @@ def launch(service: Service, client: Client) -> None:
 
 
 def check_start_without_room(service: Service, client: Client, out: pathlib.Path) -> None:
-    before = digests(service.data)
+    before = service.job_files()
     launch(service, client)
     check_reading(client, out)
     refusal = first_refusal(client, "during")
     assert refusal.code in ("RESOURCE_EXHAUSTED", "UNAVAILABLE"), refusal
     wait_for("the condition", lambda: "CATALOG_READ_ONLY" in conditions(client))
-    assert digests(service.data) == before
+    assert service.job_files() == before
 
 
 def check_writing_resumed(service: Service, client: Client) -> None:
@@ -218,12 +217,3 @@ def test_sigterm_with_a_full_disk_ends_soon(service: Service) -> None:
         ballast.unlink()
         service.start()
         wait_for("the job to run", lambda: client.job("runs").state == "RUNNING")
-
-
-def digests(folder: pathlib.Path) -> dict[pathlib.Path, str]:
-    """Of the files of the jobs."""
-    return {
-        path: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in (folder / "jobs").rglob("*")
-        if path.is_file()
-    }
