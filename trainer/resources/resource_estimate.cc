@@ -1,6 +1,8 @@
 // B sequences, S positions, T = B·S; d, H, G, D as in lorsa_config.h.
 #include "trainer/resources/resource_estimate.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -26,6 +28,7 @@ constexpr int64_t kStreamBytes = 64 << 20;
 constexpr int64_t kProcessBytes = 280'000'000;
 // Two ready, one in the making, one in use.
 constexpr int64_t kBatches = 4;
+constexpr int kReturnedBytes = 1 << 20;
 // Headers, JSON and the rounding up to blocks.
 constexpr int64_t kCheckpointOverhead = 64 << 10;
 
@@ -97,6 +100,8 @@ int64_t ResourceEstimate::first_rank() const {
       gradients + step + batches + read_ahead + snapshot + std::max(resampling, refit);
   return process + weights + average + moments + std::max(before, training);
 }
+
+void ReturnFreedBlocks() { mallopt(M_MMAP_THRESHOLD, kReturnedBytes); }
 
 ResourceEstimate EstimateResources(const TrainConfig& config) {
   const LorsaConfig& lorsa = config.lorsa;

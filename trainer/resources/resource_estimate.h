@@ -34,6 +34,11 @@ struct ResourceEstimate {
   int64_t disk() const { return kept_checkpoints * checkpoint; }
 };
 
+// Makes malloc give large blocks back to the system when they are freed, in this process from now
+// on: glibc's own threshold grows with what is freed, and a run would keep a third of its peak for
+// nothing. The estimate is of a process that called this at its start. Not thread-safe.
+void ReturnFreedBlocks();
+
 // `config` is valid.
 ResourceEstimate EstimateResources(const TrainConfig& config);
 

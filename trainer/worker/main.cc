@@ -1,5 +1,4 @@
 // lorsa-worker: trains one Lorsa, under lorsad or alone.
-#include <malloc.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -11,6 +10,7 @@
 
 #include "base/file_system.h"
 #include "trainer/parallel/mpi_communicator.h"
+#include "trainer/resources/resource_estimate.h"
 #include "trainer/train/training_run.h"
 #include "trainer/worker/attempt.h"
 #include "trainer/worker/ranks.h"
@@ -21,9 +21,6 @@
 
 namespace {
 
-// Blocks from this size on go back to the system when they are freed. glibc's own threshold grows
-// with what is freed, up to 32 MiB, and a run would keep a third of its peak for nothing.
-constexpr int kReturnedBytes = 1 << 20;
 constexpr int kWrongUsage = 2;
 constexpr int kStoppedEarly = 75;  // EX_TEMPFAIL: run it again to go on
 
@@ -48,7 +45,7 @@ int Failed(const absl::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  mallopt(M_MMAP_THRESHOLD, kReturnedBytes);
+  lorsa::trainer::ReturnFreedBlocks();
   CLI::App app("Trains one Lorsa: under lorsad, which passes --bootstrap, or alone.",
                "lorsa-worker");
   app.footer(
