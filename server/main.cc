@@ -21,13 +21,13 @@
 #include "server/catalog/catalog_backup.h"
 #include "server/catalog/missing_file_locks.h"
 #include "server/descriptor_limit.h"
-#include "server/jobs/data_layout.h"
 #include "server/jobs/folder_generation.h"
 #include "server/jobs/lost_and_found.h"
 #include "server/jobs/restore_plan.h"
 #include "server/logging.h"
 #include "server/lorsad.h"
 #include "server/lorsad_options.h"
+#include "server/model/data_layout.h"
 #include "server/shutdown_signals.h"
 
 namespace lorsa::server {

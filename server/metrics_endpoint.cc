@@ -15,7 +15,7 @@
 #include "base/exception_wall.h"
 #include "base/memory_use.h"
 #include "base/status_macros.h"
-#include "server/jobs/job_state.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

@@ -18,8 +18,8 @@
 #include "absl/time/time.h"
 #include "base/file_system.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/data_layout.h"
 #include "server/jobs/job_manager.h"
+#include "server/model/data_layout.h"
 #include "server/rpc/call_lanes.h"
 #include "server/services/server_conditions.h"
 

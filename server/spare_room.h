@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/file_system.h"
-#include "server/jobs/data_layout.h"
+#include "server/model/data_layout.h"
 
 namespace lorsa::server {
 

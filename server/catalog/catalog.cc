@@ -21,8 +21,8 @@
 #include "server/catalog/sqlite.h"
 #include "server/catalog/sweep_table.h"
 #include "server/catalog/transaction.h"
-#include "server/jobs/data_layout.h"
-#include "server/jobs/job_state.h"
+#include "server/model/data_layout.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

@@ -36,6 +36,7 @@
 #include "lorsa/v1/metric_service.pb.h"
 #include "lorsa/v1/sweep.pb.h"
 #include "lorsa/v1/webhook.pb.h"
+#include "server/model/attempt_key.h"
 
 namespace lorsa::server {
 
@@ -165,12 +166,6 @@ absl::StatusOr<v1::Checkpoint> CheckpointOf(const std::vector<v1::Checkpoint>& c
 using CheckpointRule =
     std::function<std::vector<int64_t>(const std::vector<v1::Checkpoint>& checkpoints)>;
 
-// One attempt of one job.
-struct AttemptKey {
-  std::string job_id;
-  int attempt = 0;
-};
-
 // An attempt that the data folder shows and the catalog does not know.
 struct AdoptedAttempt {
   int attempt = 0;
@@ -268,7 +263,7 @@ class Catalog {
   absl::StatusOr<JobWithCheckpoints> GetJobWithCheckpoints(absl::string_view id) const;
   // Newest first.
   absl::StatusOr<std::vector<StoredJob>> ListJobs(const JobFilter& filter) const;
-  // All jobs that hold a slot (server/jobs/job_state.h).
+  // All jobs that hold a slot (server/model/job_state.h).
   absl::StatusOr<std::vector<JobRecord>> ActiveJobs() const;
   // Hands QUEUED jobs to `visit`, one at a time, until it returns false. They come in queue order:
   // by priority, higher first, then by position. `visit` does not call the catalog.

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/catalog/set_table.h"
-#include "server/jobs/data_layout.h"
-#include "server/jobs/job_state.h"
+#include "server/model/data_layout.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/catalog/job_table.h"
-#include "server/jobs/job_state.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

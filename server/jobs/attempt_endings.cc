@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
+#include "base/utf8.h"
 #include "server/jobs/job_requests.h"
-#include "server/jobs/job_state.h"
-#include "server/rpc/errors.h"
-#include "server/rpc/utf8.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

@@ -12,9 +12,9 @@
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
 #include "server/jobs/job_file.h"
-#include "server/jobs/job_state.h"
 #include "server/jobs/lost_and_found.h"
 #include "server/jobs/staging.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "base/json_fields.h"
 #include "base/status_macros.h"
-#include "trainer/worker/weights_from_config.h"
+#include "trainer/config/weights_from_config.h"
 
 namespace lorsa::server {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/file_system.h"
 #include "server/catalog/catalog.h"
-#include "trainer/train/checkpoint_config.h"
+#include "trainer/config/checkpoint_config.h"
 
 namespace lorsa::server {
 

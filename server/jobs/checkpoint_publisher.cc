@@ -10,8 +10,8 @@
 #include "base/status_macros.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_requests.h"
-#include "server/jobs/job_state.h"
 #include "server/jobs/lost_and_found.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

@@ -23,11 +23,11 @@
 #include "server/jobs/job_changes.h"
 #include "server/jobs/job_file.h"
 #include "server/jobs/job_requests.h"
-#include "server/jobs/job_state.h"
 #include "server/jobs/list_if_there.h"
 #include "server/jobs/log_reader.h"
 #include "server/jobs/lost_and_found.h"
 #include "server/jobs/outcome_file.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

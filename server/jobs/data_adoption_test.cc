@@ -11,7 +11,7 @@
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_requests.h"
 #include "server/jobs/jobs_test_fixture.h"
-#include "trainer/train/checkpoint_config.h"
+#include "trainer/config/checkpoint_config.h"
 
 namespace lorsa::server {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "server/jobs/job_state.h"
 #include "server/jobs/staging.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

@@ -10,10 +10,10 @@
 #include "base/hard_link.h"
 #include "base/monotonic_clock.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/data_layout.h"
 #include "server/jobs/job_queue.h"
 #include "server/jobs/job_watch.h"
 #include "server/jobs/launcher.h"
+#include "server/model/data_layout.h"
 
 namespace lorsa::server {
 

@@ -4,9 +4,9 @@
 
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "trainer/config/config_from_spec.h"
 #include "trainer/lorsa/step_cost.h"
 #include "trainer/resources/resource_estimate.h"
-#include "trainer/worker/config_from_spec.h"
 
 namespace lorsa::server {
 namespace {

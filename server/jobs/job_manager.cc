@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/error_details.h"
 #include "base/status_macros.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/data_adoption.h"
@@ -9,12 +10,11 @@
 #include "server/jobs/job_creator.h"
 #include "server/jobs/job_remover.h"
 #include "server/jobs/job_requests.h"
-#include "server/jobs/job_state.h"
 #include "server/jobs/live_attempts.h"
 #include "server/jobs/scheduler.h"
 #include "server/jobs/staging.h"
 #include "server/jobs/worker_sessions.h"
-#include "server/rpc/errors.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

@@ -29,10 +29,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/periodic_thread.h"
 #include "lorsa/v1/job.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/job_environment.h"
-#include "server/jobs/periodic_thread.h"
 
 namespace lorsa::server {
 

@@ -3,9 +3,9 @@
 #include <google/protobuf/util/time_util.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/status_macros.h"
-#include "server/jobs/job_state.h"
-#include "server/rpc/errors.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

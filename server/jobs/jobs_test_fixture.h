@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/file_system.h"
 #include "base/gated_file_system.h"
 #include "base/sha256.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/job_manager.h"
 #include "server/jobs/worker_sessions.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
-#include "server/rpc/utf8.h"
+#include "base/utf8.h"
 
 namespace lorsa::server {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/file_system.h"
-#include "server/jobs/data_layout.h"
 #include "server/jobs/job_environment.h"
+#include "server/model/data_layout.h"
 
 namespace lorsa::server {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/file_system.h"
-#include "server/jobs/data_layout.h"
+#include "server/model/data_layout.h"
 
 namespace lorsa::server {
 

@@ -9,9 +9,9 @@
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/job_changes.h"
 #include "server/jobs/job_requests.h"
-#include "server/jobs/job_state.h"
 #include "server/jobs/log_reader.h"
 #include "server/jobs/outcome_file.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

@@ -6,15 +6,15 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_changes.h"
-#include "server/jobs/job_state.h"
 #include "server/jobs/log_reader.h"
-#include "server/rpc/errors.h"
-#include "server/rpc/utf8.h"
+#include "server/model/job_state.h"
 
 namespace lorsa::server {
 namespace {

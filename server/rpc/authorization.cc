@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/strip.h"
-#include "server/rpc/errors.h"
+#include "base/error_details.h"
 
 namespace lorsa::server {
 namespace {

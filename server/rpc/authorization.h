@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/catalog/catalog.h"
+#include "server/model/attempt_key.h"
 
 namespace lorsa::server {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/exception_wall.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {

@@ -17,7 +17,7 @@
 #include "base/exception_wall.h"
 #include "base/status_macros.h"
 #include "server/rpc/call.h"
-#include "server/rpc/errors.h"
+#include "server/rpc/grpc_status.h"
 
 namespace lorsa::server {
 

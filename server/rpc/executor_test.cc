@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "server/rpc/errors.h"
+#include "base/error_details.h"
 
 namespace lorsa::server {
 namespace {

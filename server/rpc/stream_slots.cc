@@ -1,7 +1,7 @@
 #include "server/rpc/stream_slots.h"
 
 #include "absl/strings/str_cat.h"
-#include "server/rpc/errors.h"
+#include "base/error_details.h"
 
 namespace lorsa::server {
 namespace {

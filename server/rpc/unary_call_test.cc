@@ -13,6 +13,7 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "base/error_details.h"
 #include "server/rpc/calls_test_fixture.h"
 #include "server/rpc/status_testing.h"
 

@@ -7,10 +7,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/error_details.h"
 #include "base/file_system.h"
 #include "base/status_macros.h"
-#include "server/rpc/errors.h"
-#include "server/rpc/utf8.h"
+#include "base/utf8.h"
 
 namespace lorsa::server {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "server/rpc/errors.h"
+#include "base/error_details.h"
 
 namespace lorsa::server {
 namespace {

@@ -8,12 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "base/error_details.h"
 #include "base/safetensors.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "server/jobs/checkpoint_contents.h"
 #include "server/jobs/checkpoint_files.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {

@@ -28,8 +28,8 @@
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "server/catalog/catalog.h"
 #include "server/inspection/inspector.h"
-#include "server/jobs/data_layout.h"
 #include "server/jobs/job_manager.h"
+#include "server/model/data_layout.h"
 
 namespace lorsa::server {
 

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
-#include "server/jobs/data_layout.h"
-#include "server/rpc/errors.h"
+#include "server/model/data_layout.h"
 #include "server/services/job_name.h"
 
 namespace lorsa::server {

@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "server/jobs/worker_sessions.h"
-#include "server/rpc/errors.h"
 #include "server/services/checkpoint_import.h"
 #include "server/services/checkpoint_name.h"
 #include "server/services/file_chunk_source.h"

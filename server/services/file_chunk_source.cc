@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/crc32c.h"
+#include "base/error_details.h"
 #include "base/status_macros.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {

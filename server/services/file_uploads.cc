@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/crc32c.h"
+#include "base/error_details.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {

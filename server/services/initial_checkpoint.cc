@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "server/rpc/errors.h"
 #include "server/services/checkpoint_name.h"
-#include "trainer/train/checkpoint_config.h"
-#include "trainer/worker/weights_from_config.h"
+#include "trainer/config/checkpoint_config.h"
+#include "trainer/config/weights_from_config.h"
 
 namespace lorsa::server {
 namespace {

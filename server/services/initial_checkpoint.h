@@ -10,7 +10,7 @@
 #include "job_spec/initial_weights.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/data_layout.h"
+#include "server/model/data_layout.h"
 
 namespace lorsa::server {
 

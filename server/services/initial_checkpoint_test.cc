@@ -2,7 +2,7 @@
 #include <google/protobuf/text_format.h>
 
 #include "server/services/job_services_test_fixture.h"
-#include "trainer/train/checkpoint_config.h"
+#include "trainer/config/checkpoint_config.h"
 
 namespace lorsa::server {
 namespace {

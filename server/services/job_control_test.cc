@@ -4,7 +4,7 @@
 #include <set>
 #include <thread>
 
-#include "server/jobs/job_state.h"
+#include "server/model/job_state.h"
 #include "server/services/job_services_test_fixture.h"
 
 namespace lorsa::server {

@@ -1,7 +1,7 @@
 #include "server/services/job_name.h"
 
+#include "base/error_details.h"
 #include "base/identifiers.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 

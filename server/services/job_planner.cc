@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "job_spec/fork.h"
 #include "job_spec/initial_weights.h"
 #include "server/jobs/attempt_endings.h"
-#include "server/rpc/errors.h"
 #include "server/services/initial_checkpoint.h"
 #include "server/services/job_policy.h"
 #include "server/services/known_fields.h"

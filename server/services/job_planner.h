@@ -17,9 +17,9 @@
 #include "lorsa/v1/job.pb.h"
 #include "lorsa/v1/training_spec.pb.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/data_layout.h"
 #include "server/jobs/job_estimate.h"
 #include "server/jobs/job_queue.h"
+#include "server/model/data_layout.h"
 #include "server/webhooks/webhook_receivers.h"
 
 namespace lorsa::server {

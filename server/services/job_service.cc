@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
-#include "server/rpc/errors.h"
 #include "server/services/checkpoint_name.h"
 #include "server/services/job_name.h"
 #include "server/services/job_policy.h"

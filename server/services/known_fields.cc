@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/status_macros.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {

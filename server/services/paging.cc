@@ -2,7 +2,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "server/rpc/errors.h"
+#include "base/error_details.h"
 
 namespace lorsa::server {
 

@@ -4,8 +4,8 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/sha256.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "base/file_system.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/data_layout.h"
+#include "server/model/data_layout.h"
 #include "server/services/set_quarantine.h"
 
 namespace lorsa::server {

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
+#include "base/error_details.h"
 #include "base/scratch_folder.h"
-#include "server/rpc/errors.h"
 
 namespace lorsa::server {
 namespace {

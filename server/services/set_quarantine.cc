@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "activation_store/manifest.h"
+#include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "server/rpc/errors.h"
-#include "server/rpc/utf8.h"
+#include "base/utf8.h"
 
 namespace lorsa::server {
 namespace {

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "activation_store/manifest.h"
+#include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
-#include "server/rpc/errors.h"
 #include "server/services/set_folders.h"
 
 namespace lorsa::server {

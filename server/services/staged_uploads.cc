@@ -6,9 +6,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/error_details.h"
 #include "base/status_macros.h"
 #include "server/jobs/job_estimate.h"
-#include "server/rpc/errors.h"
 #include "server/services/checkpoint_name.h"
 
 namespace lorsa::server {

@@ -13,7 +13,7 @@
 #include "base/file_system.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/data_layout.h"
+#include "server/model/data_layout.h"
 #include "server/services/file_uploads.h"
 
 namespace lorsa::server {

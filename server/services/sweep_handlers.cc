@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "job_spec/sweep.h"
-#include "server/rpc/errors.h"
 #include "server/services/known_fields.h"
 #include "server/services/paging.h"
 #include "server/services/request_identity.h"

@@ -6,8 +6,8 @@
 
 #include "base/file_system.h"
 #include "lorsa/v1/worker_service.pb.h"
-#include "server/jobs/data_layout.h"
 #include "server/jobs/worker_sessions.h"
+#include "server/model/data_layout.h"
 #include "server/rpc/call_lanes.h"
 #include "server/rpc/rpc_service.h"
 #include "server/services/staged_uploads.h"

@@ -22,8 +22,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/periodic_thread.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/periodic_thread.h"
 #include "server/webhooks/http_post.h"
 #include "server/webhooks/webhook_receivers.h"
 

@@ -1,7 +1,7 @@
 """The files and processes of a service at rest, held against its catalog.
 
 For a server that has drained: nobody writes any more. The layout is that of
-server/jobs/data_layout.h.
+server/model/data_layout.h.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/utf8.h"
 #include "server/jobs/log_reader.h"
-#include "server/rpc/utf8.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace lorsa;  // NOLINT

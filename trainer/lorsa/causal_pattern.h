@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 
 namespace lorsa::trainer {

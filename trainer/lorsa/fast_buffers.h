@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainer/config/lorsa_config.h"
 #include "trainer/kernels/buffer.h"
 #include "trainer/kernels/element.h"
-#include "trainer/lorsa/lorsa_config.h"
 
 namespace lorsa::trainer {
 

@@ -6,9 +6,9 @@
 #include <functional>
 #include <memory>
 
+#include "trainer/config/precision.h"
 #include "trainer/kernels/loops.h"
 #include "trainer/lorsa/lorsa_kernel.h"
-#include "trainer/lorsa/precision.h"
 
 namespace lorsa::trainer {
 

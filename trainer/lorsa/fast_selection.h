@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainer/config/lorsa_config.h"
 #include "trainer/kernels/loops.h"
-#include "trainer/lorsa/lorsa_config.h"
 
 namespace lorsa::trainer {
 

@@ -2,9 +2,9 @@
 #ifndef LORSA_TRAINER_LORSA_FAST_WORKSPACE_H_
 #define LORSA_TRAINER_LORSA_FAST_WORKSPACE_H_
 
+#include "trainer/config/lorsa_config.h"
 #include "trainer/kernels/panels.h"
 #include "trainer/lorsa/fast_buffers.h"
-#include "trainer/lorsa/lorsa_config.h"
 #include "trainer/lorsa/rope.h"
 
 namespace lorsa::trainer {

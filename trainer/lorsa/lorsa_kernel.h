@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 
 namespace lorsa::trainer {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 
 namespace lorsa::trainer {
 

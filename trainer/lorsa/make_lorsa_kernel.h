@@ -6,8 +6,8 @@
 
 #include <memory>
 
+#include "trainer/config/precision.h"
 #include "trainer/lorsa/lorsa_kernel.h"
-#include "trainer/lorsa/precision.h"
 
 namespace lorsa::trainer {
 

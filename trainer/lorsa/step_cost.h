@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "trainer/lorsa/lorsa_config.h"
-#include "trainer/lorsa/precision.h"
+#include "trainer/config/lorsa_config.h"
+#include "trainer/config/precision.h"
 
 namespace lorsa::trainer {
 

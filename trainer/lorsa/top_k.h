@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 #include "trainer/lorsa/lorsa_kernel.h"
 
 namespace lorsa::trainer {

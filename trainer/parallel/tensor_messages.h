@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 #include "trainer/parallel/communicator.h"
 

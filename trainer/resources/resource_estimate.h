@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "trainer/train/train_config.h"
+#include "trainer/config/train_config.h"
 
 namespace lorsa::trainer {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 
 namespace lorsa::trainer {

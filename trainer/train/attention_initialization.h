@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "absl/status/status.h"
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 #include "trainer/train/layer_attention.h"
 

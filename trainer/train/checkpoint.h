@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/file_system.h"
-#include "trainer/train/checkpoint_config.h"
+#include "trainer/config/checkpoint_config.h"
 #include "trainer/train/training_state.h"
 
 namespace lorsa::trainer {

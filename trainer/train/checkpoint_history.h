@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainer/config/train_config.h"
 #include "trainer/train/checkpoint.h"
 #include "trainer/train/run_host.h"
-#include "trainer/train/train_config.h"
 #include "trainer/train/training_state.h"
 
 namespace lorsa::trainer {

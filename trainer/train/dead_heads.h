@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/train/train_config.h"
+#include "trainer/config/train_config.h"
 #include "trainer/train/training_state.h"
 
 namespace lorsa::trainer {

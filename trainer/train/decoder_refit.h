@@ -19,9 +19,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "trainer/config/train_config.h"
 #include "trainer/lorsa/lorsa_kernel.h"
 #include "trainer/train/run_host.h"
-#include "trainer/train/train_config.h"
 
 namespace lorsa::trainer {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 
 namespace lorsa::trainer {

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "trainer/config/train_config.h"
 #include "trainer/lorsa/lorsa_kernel.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 #include "trainer/train/run_host.h"
-#include "trainer/train/train_config.h"
 
 namespace lorsa::trainer {
 

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "activation_store/manifest.h"
 #include "base/file_system.h"
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
 
 namespace lorsa::trainer {

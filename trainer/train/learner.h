@@ -3,10 +3,10 @@
 #define LORSA_TRAINER_TRAIN_LEARNER_H_
 
 #include "absl/status/statusor.h"
+#include "trainer/config/train_config.h"
 #include "trainer/lorsa/lorsa_kernel.h"
 #include "trainer/train/adam.h"
 #include "trainer/train/batch_reader.h"
-#include "trainer/train/train_config.h"
 #include "trainer/train/training_state.h"
 
 namespace lorsa::trainer {

@@ -3,8 +3,8 @@
 #define LORSA_TRAINER_TRAIN_PREFLIGHT_H_
 
 #include "absl/status/status.h"
+#include "trainer/config/train_config.h"
 #include "trainer/train/run_host.h"
-#include "trainer/train/train_config.h"
 
 namespace lorsa::trainer {
 

@@ -9,9 +9,9 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "trainer/config/train_config.h"
 #include "trainer/train/learner.h"
 #include "trainer/train/run_host.h"
-#include "trainer/train/train_config.h"
 #include "trainer/train/training_state.h"
 
 namespace lorsa::trainer {

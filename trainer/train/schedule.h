@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "trainer/train/train_config.h"
+#include "trainer/config/train_config.h"
 
 namespace lorsa::trainer {
 

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "trainer/config/train_config.h"
 #include "trainer/train/run_host.h"
-#include "trainer/train/train_config.h"
 
 namespace lorsa::trainer {
 

@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
+#include "trainer/config/precision.h"
 #include "trainer/lorsa/lorsa_parameters.h"
-#include "trainer/lorsa/precision.h"
 #include "trainer/lorsa/tensor_file.h"
 #include "trainer/train/adam.h"
 #include "trainer/train/rollback.h"

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "trainer/config/train_config.h"
 #include "trainer/lorsa/lorsa_parameters.h"
-#include "trainer/train/train_config.h"
 
 namespace lorsa::trainer {
 

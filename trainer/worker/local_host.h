@@ -17,8 +17,8 @@
 #include "base/file_system.h"
 #include "base/folder_lock.h"
 #include "base/monotonic_clock.h"
+#include "trainer/config/train_config.h"
 #include "trainer/train/run_host.h"
-#include "trainer/train/train_config.h"
 
 namespace lorsa::worker {
 

@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "lorsa/v1/worker_service.pb.h"
+#include "trainer/config/config_from_spec.h"
 #include "trainer/lorsa/make_lorsa_kernel.h"
 #include "trainer/lorsa/torch_guard.h"
 #include "trainer/parallel/ranked_lorsa.h"
 #include "trainer/train/configure_libtorch.h"
-#include "trainer/worker/config_from_spec.h"
 
 namespace lorsa::worker {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <memory>
 
+#include "trainer/config/config_from_spec.h"
 #include "trainer/lorsa/make_lorsa_kernel.h"
 #include "trainer/parallel/testing/thread_ranks.h"
-#include "trainer/worker/config_from_spec.h"
 
 namespace lorsa::worker {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "trainer/train/train_config.h"
+#include "trainer/config/train_config.h"
 #include "trainer/train/training_run.h"
 
 namespace lorsa::worker {

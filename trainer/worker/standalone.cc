@@ -11,12 +11,12 @@
 #include "job_spec/resolve.h"
 #include "job_spec/spec_text.h"
 #include "spdlog/spdlog.h"
-#include "trainer/train/checkpoint_config.h"
+#include "trainer/config/checkpoint_config.h"
+#include "trainer/config/config_from_spec.h"
+#include "trainer/config/weights_from_config.h"
 #include "trainer/train/training_run.h"
-#include "trainer/worker/config_from_spec.h"
 #include "trainer/worker/local_host.h"
 #include "trainer/worker/run_log.h"
-#include "trainer/worker/weights_from_config.h"
 
 namespace lorsa::worker {
 namespace {

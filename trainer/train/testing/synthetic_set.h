@@ -10,8 +10,8 @@
 
 #include "activation_store/activation_set.h"
 #include "activation_store/manifest.h"
+#include "trainer/config/train_config.h"
 #include "trainer/lorsa/tensor_file.h"
-#include "trainer/train/train_config.h"
 
 namespace lorsa::trainer {
 

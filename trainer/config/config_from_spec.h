@@ -1,11 +1,11 @@
 // From the service's messages to the trainer's own structs.
-#ifndef LORSA_TRAINER_WORKER_CONFIG_FROM_SPEC_H_
-#define LORSA_TRAINER_WORKER_CONFIG_FROM_SPEC_H_
+#ifndef LORSA_TRAINER_CONFIG_CONFIG_FROM_SPEC_H_
+#define LORSA_TRAINER_CONFIG_CONFIG_FROM_SPEC_H_
 
 #include "absl/status/statusor.h"
 #include "lorsa/v1/activation_service.pb.h"
 #include "lorsa/v1/training_spec.pb.h"
-#include "trainer/train/train_config.h"
+#include "trainer/config/train_config.h"
 
 namespace lorsa::worker {
 
@@ -16,4 +16,4 @@ absl::StatusOr<trainer::TrainConfig> ConfigFromSpec(const v1::TrainingSpec& reso
 
 }  // namespace lorsa::worker
 
-#endif  // LORSA_TRAINER_WORKER_CONFIG_FROM_SPEC_H_
+#endif  // LORSA_TRAINER_CONFIG_CONFIG_FROM_SPEC_H_

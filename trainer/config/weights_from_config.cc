@@ -1,4 +1,4 @@
-#include "trainer/worker/weights_from_config.h"
+#include "trainer/config/weights_from_config.h"
 
 #include "job_spec/describe_set.h"
 

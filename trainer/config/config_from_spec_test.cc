@@ -1,4 +1,4 @@
-#include "trainer/worker/config_from_spec.h"
+#include "trainer/config/config_from_spec.h"
 
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include "job_spec/describe_set.h"
 #include "job_spec/initial_weights.h"
 #include "job_spec/resolve.h"
-#include "trainer/train/checkpoint_config.h"
-#include "trainer/worker/weights_from_config.h"
+#include "trainer/config/checkpoint_config.h"
+#include "trainer/config/weights_from_config.h"
 
 namespace lorsa::worker {
 namespace {

@@ -1,8 +1,8 @@
-#include "server/jobs/periodic_thread.h"
+#include "base/periodic_thread.h"
 
 #include <gtest/gtest.h>
 
-namespace lorsa::server {
+namespace lorsa {
 namespace {
 
 class PeriodicThreadTest : public ::testing::Test {
@@ -60,4 +60,4 @@ TEST_F(PeriodicThreadTest, MoreWorkIsDoneAtOnce) {
 }
 
 }  // namespace
-}  // namespace lorsa::server
+}  // namespace lorsa

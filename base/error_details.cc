@@ -1,4 +1,4 @@
-#include "server/rpc/errors.h"
+#include "base/error_details.h"
 
 #include <google/protobuf/util/time_util.h>
 
@@ -8,11 +8,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 #include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
-#include "server/rpc/utf8.h"
 
-namespace lorsa::server {
+namespace lorsa {
 namespace {
 
 constexpr char kErrorInfoUrl[] = "type.googleapis.com/google.rpc.ErrorInfo";
@@ -114,21 +113,18 @@ std::optional<absl::Duration> RetryDelayOf(const absl::Status& status) {
       google::protobuf::util::TimeUtil::DurationToNanoseconds(info->retry_delay()));
 }
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  const std::string sentence = Utf8Prefix(status.message(), kMaxSentenceBytes);
-  google::rpc::Status details;
-  details.set_code(static_cast<int>(status.code()));
-  details.set_message(sentence);
-  details.add_details()->PackFrom(ErrorInfoOf(status));
+google::rpc::Status ToRpcStatus(const absl::Status& status) {
+  google::rpc::Status rpc;
+  rpc.set_code(static_cast<int>(status.code()));
+  rpc.set_message(Utf8Prefix(status.message(), kMaxSentenceBytes));
+  rpc.add_details()->PackFrom(ErrorInfoOf(status));
   if (auto bad_request = PayloadOf<google::rpc::BadRequest>(status, kBadRequestUrl)) {
-    details.add_details()->PackFrom(*bad_request);
+    rpc.add_details()->PackFrom(*bad_request);
   }
   if (auto retry = PayloadOf<google::rpc::RetryInfo>(status, kRetryInfoUrl)) {
-    details.add_details()->PackFrom(*retry);
+    rpc.add_details()->PackFrom(*retry);
   }
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), sentence,
-                      details.SerializeAsString());
+  return rpc;
 }
 
-}  // namespace lorsa::server
+}  // namespace lorsa

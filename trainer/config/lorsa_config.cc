@@ -1,10 +1,10 @@
-#include "trainer/lorsa/lorsa_config.h"
+#include "trainer/config/lorsa_config.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "trainer/lorsa/field_check.h"
+#include "trainer/config/field_check.h"
 
 namespace lorsa::trainer {
 namespace {

@@ -1,9 +1,9 @@
-#include "server/rpc/utf8.h"
+#include "base/utf8.h"
 
 #include <algorithm>
 #include <cstdint>
 
-namespace lorsa::server {
+namespace lorsa {
 namespace {
 
 // Bytes of the valid character at the start of `text`, or 0 if there is none: no overlong forms, no
@@ -45,4 +45,4 @@ std::string Utf8Prefix(absl::string_view text, size_t max_bytes) {
   return valid;
 }
 
-}  // namespace lorsa::server
+}  // namespace lorsa

@@ -24,8 +24,8 @@
 //     damaged/step-…/           checkpoints that did not verify when a worker wanted them
 //     rollbacks.json            written or sent by workers: the steps whose batches are left out
 //                               since they made numbers that are not finite
-#ifndef LORSA_SERVER_JOBS_DATA_LAYOUT_H_
-#define LORSA_SERVER_JOBS_DATA_LAYOUT_H_
+#ifndef LORSA_SERVER_MODEL_DATA_LAYOUT_H_
+#define LORSA_SERVER_MODEL_DATA_LAYOUT_H_
 
 #include <cstdint>
 #include <optional>
@@ -81,4 +81,4 @@ std::string JobIdOfCheckpoint(absl::string_view name);
 
 }  // namespace lorsa::server
 
-#endif  // LORSA_SERVER_JOBS_DATA_LAYOUT_H_
+#endif  // LORSA_SERVER_MODEL_DATA_LAYOUT_H_

@@ -1,11 +1,11 @@
-#include "trainer/train/train_config.h"
+#include "trainer/config/train_config.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "trainer/lorsa/field_check.h"
+#include "trainer/config/field_check.h"
 
 namespace lorsa::trainer {
 namespace {

@@ -1,6 +1,6 @@
 // Range checks of configuration fields, with messages that name the field and its bounds.
-#ifndef LORSA_TRAINER_LORSA_FIELD_CHECK_H_
-#define LORSA_TRAINER_LORSA_FIELD_CHECK_H_
+#ifndef LORSA_TRAINER_CONFIG_FIELD_CHECK_H_
+#define LORSA_TRAINER_CONFIG_FIELD_CHECK_H_
 
 #include <cmath>
 #include <cstdint>
@@ -32,4 +32,4 @@ inline absl::Status CheckReal(absl::string_view field, double value, double low,
 
 }  // namespace lorsa::trainer
 
-#endif  // LORSA_TRAINER_LORSA_FIELD_CHECK_H_
+#endif  // LORSA_TRAINER_CONFIG_FIELD_CHECK_H_

@@ -1,11 +1,12 @@
-#include "server/rpc/errors.h"
+#include "server/rpc/grpc_status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error_details.h"
+#include "base/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "server/rpc/utf8.h"
 
 namespace lorsa::server {
 namespace {

@@ -1,6 +1,6 @@
 // A thread that does a small piece of work again and again.
-#ifndef LORSA_SERVER_JOBS_PERIODIC_THREAD_H_
-#define LORSA_SERVER_JOBS_PERIODIC_THREAD_H_
+#ifndef LORSA_BASE_PERIODIC_THREAD_H_
+#define LORSA_BASE_PERIODIC_THREAD_H_
 
 #include <functional>
 #include <thread>
@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "base/monotonic_clock.h"
 
-namespace lorsa::server {
+namespace lorsa {
 
 // Thread-safe.
 class PeriodicThread {
@@ -46,6 +46,6 @@ class PeriodicThread {
   std::thread thread_;
 };
 
-}  // namespace lorsa::server
+}  // namespace lorsa
 
-#endif  // LORSA_SERVER_JOBS_PERIODIC_THREAD_H_
+#endif  // LORSA_BASE_PERIODIC_THREAD_H_

@@ -1,6 +1,6 @@
 // The working precision of a kernel's products.
-#ifndef LORSA_TRAINER_LORSA_PRECISION_H_
-#define LORSA_TRAINER_LORSA_PRECISION_H_
+#ifndef LORSA_TRAINER_CONFIG_PRECISION_H_
+#define LORSA_TRAINER_CONFIG_PRECISION_H_
 
 namespace lorsa::trainer {
 
@@ -9,4 +9,4 @@ enum class Precision { kFp32, kBf16 };
 
 }  // namespace lorsa::trainer
 
-#endif  // LORSA_TRAINER_LORSA_PRECISION_H_
+#endif  // LORSA_TRAINER_CONFIG_PRECISION_H_

@@ -1,6 +1,6 @@
 // What a Lorsa is, apart from its weights (arXiv 2504.20938). Knows nothing of torch.
-#ifndef LORSA_TRAINER_LORSA_LORSA_CONFIG_H_
-#define LORSA_TRAINER_LORSA_LORSA_CONFIG_H_
+#ifndef LORSA_TRAINER_CONFIG_LORSA_CONFIG_H_
+#define LORSA_TRAINER_CONFIG_LORSA_CONFIG_H_
 
 #include <cstdint>
 #include <optional>
@@ -41,4 +41,4 @@ int64_t ParameterCount(const LorsaConfig& config);
 
 }  // namespace lorsa::trainer
 
-#endif  // LORSA_TRAINER_LORSA_LORSA_CONFIG_H_
+#endif  // LORSA_TRAINER_CONFIG_LORSA_CONFIG_H_

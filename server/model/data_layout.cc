@@ -1,4 +1,4 @@
-#include "server/jobs/data_layout.h"
+#include "server/model/data_layout.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

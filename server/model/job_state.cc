@@ -1,4 +1,4 @@
-#include "server/jobs/job_state.h"
+#include "server/model/job_state.h"
 
 #include "absl/strings/strip.h"
 

@@ -4,11 +4,9 @@
 //
 // Lower layers return absl::Status. What they know beyond code and sentence travels as payloads of
 // the status, under the type URLs of those messages; the functions below attach them. Nothing here
-// needs gRPC but ToGrpcStatus.
-#ifndef LORSA_SERVER_RPC_ERRORS_H_
-#define LORSA_SERVER_RPC_ERRORS_H_
-
-#include <grpcpp/support/status.h>
+// needs gRPC.
+#ifndef LORSA_BASE_ERROR_DETAILS_H_
+#define LORSA_BASE_ERROR_DETAILS_H_
 
 #include <map>
 #include <optional>
@@ -19,8 +17,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/field_violation.h"
+#include "google/rpc/status.pb.h"
 
-namespace lorsa::server {
+namespace lorsa {
 
 // The domain of every ErrorInfo.
 inline constexpr char kErrorDomain[] = "lorsa";
@@ -49,10 +48,10 @@ absl::Status WithRetryDelay(absl::Status status, absl::Duration delay);
 // The advice attached to `status`, if any.
 std::optional<absl::Duration> RetryDelayOf(const absl::Status& status);
 
-// The status as it goes over the wire, with its details. Sentence and violations are cut to what
-// fits in the trailers that clients accept (8 KiB), and bytes that are not UTF-8 become '?'.
-grpc::Status ToGrpcStatus(const absl::Status& status);
+// `status`, which is not OK, as it goes over the wire. Sentence and violations are cut to what fits
+// in the trailers that gRPC's clients accept (8 KiB), and bytes that are not UTF-8 become '?'.
+google::rpc::Status ToRpcStatus(const absl::Status& status);
 
-}  // namespace lorsa::server
+}  // namespace lorsa
 
-#endif  // LORSA_SERVER_RPC_ERRORS_H_
+#endif  // LORSA_BASE_ERROR_DETAILS_H_

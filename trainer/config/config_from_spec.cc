@@ -1,4 +1,4 @@
-#include "trainer/worker/config_from_spec.h"
+#include "trainer/config/config_from_spec.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

@@ -1,4 +1,4 @@
-#include "trainer/train/checkpoint_config.h"
+#include "trainer/config/checkpoint_config.h"
 
 #include <nlohmann/json.hpp>
 

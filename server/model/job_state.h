@@ -1,8 +1,8 @@
 // The one table of the job state machine: which state may follow which, and what a state means for
 // the scheduler. The catalog consults it inside the transaction that writes a change, so what
 // commits first wins and no illegal edge can reach the disk.
-#ifndef LORSA_SERVER_JOBS_JOB_STATE_H_
-#define LORSA_SERVER_JOBS_JOB_STATE_H_
+#ifndef LORSA_SERVER_MODEL_JOB_STATE_H_
+#define LORSA_SERVER_MODEL_JOB_STATE_H_
 
 #include <array>
 
@@ -114,4 +114,4 @@ absl::string_view JobStateName(v1::JobState state);
 
 }  // namespace lorsa::server
 
-#endif  // LORSA_SERVER_JOBS_JOB_STATE_H_
+#endif  // LORSA_SERVER_MODEL_JOB_STATE_H_

@@ -1,14 +1,14 @@
 // What one training run does: the resolved training specification as plain numbers. Knows nothing
 // of torch or of the service's messages.
-#ifndef LORSA_TRAINER_TRAIN_TRAIN_CONFIG_H_
-#define LORSA_TRAINER_TRAIN_TRAIN_CONFIG_H_
+#ifndef LORSA_TRAINER_CONFIG_TRAIN_CONFIG_H_
+#define LORSA_TRAINER_CONFIG_TRAIN_CONFIG_H_
 
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "activation_store/manifest.h"
-#include "trainer/lorsa/lorsa_config.h"
-#include "trainer/lorsa/precision.h"
+#include "trainer/config/lorsa_config.h"
+#include "trainer/config/precision.h"
 
 namespace lorsa::trainer {
 
@@ -115,4 +115,4 @@ absl::Status ValidateTrainConfig(const TrainConfig& config);
 
 }  // namespace lorsa::trainer
 
-#endif  // LORSA_TRAINER_TRAIN_TRAIN_CONFIG_H_
+#endif  // LORSA_TRAINER_CONFIG_TRAIN_CONFIG_H_

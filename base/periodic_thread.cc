@@ -1,4 +1,4 @@
-#include "server/jobs/periodic_thread.h"
+#include "base/periodic_thread.h"
 
 #include <spdlog/spdlog.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/exception_wall.h"
 
-namespace lorsa::server {
+namespace lorsa {
 
 PeriodicThread::PeriodicThread(absl::Duration interval, std::function<bool()> work)
     : interval_(interval), work_(std::move(work)), thread_([this] { Run(); }) {}
@@ -59,4 +59,4 @@ void PeriodicThread::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-}  // namespace lorsa::server
+}  // namespace lorsa

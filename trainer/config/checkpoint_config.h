@@ -1,15 +1,15 @@
 // config.json of a checkpoint: what its weights are of (docs/checkpoint_format.md). Knows nothing
 // of torch.
-#ifndef LORSA_TRAINER_TRAIN_CHECKPOINT_CONFIG_H_
-#define LORSA_TRAINER_TRAIN_CHECKPOINT_CONFIG_H_
+#ifndef LORSA_TRAINER_CONFIG_CHECKPOINT_CONFIG_H_
+#define LORSA_TRAINER_CONFIG_CHECKPOINT_CONFIG_H_
 
 #include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "trainer/lorsa/lorsa_config.h"
-#include "trainer/train/train_config.h"
+#include "trainer/config/lorsa_config.h"
+#include "trainer/config/train_config.h"
 
 namespace lorsa::trainer {
 
@@ -35,4 +35,4 @@ absl::StatusOr<CheckpointConfig> ParseCheckpointConfig(absl::string_view json);
 
 }  // namespace lorsa::trainer
 
-#endif  // LORSA_TRAINER_TRAIN_CHECKPOINT_CONFIG_H_
+#endif  // LORSA_TRAINER_CONFIG_CHECKPOINT_CONFIG_H_
