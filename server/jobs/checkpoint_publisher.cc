@@ -53,8 +53,10 @@ absl::Status CheckpointPublisher::Publish(const AttemptKey& attempt,
   LORSA_RETURN_IF_ERROR(MoveIntoPlace(job, attempt, staged.step()));                       // 4
   const absl::Status stored =
       env_.catalog.PutCheckpoint(attempt, checkpoint, staged.scheduled(), env_.now());  // 5
-  if (absl::IsAborted(stored)) TakeBack(job, staged.step()).IgnoreError();
-  LORSA_RETURN_IF_ERROR(stored);
+  if (!stored.ok()) {
+    TakeBack(job, attempt, checkpoint, stored).IgnoreError();
+    return stored;
+  }
   env_.watchers.Notify(attempt.job_id, kJobEvent);
   KeepHouse(job, attempt, staged.step(), retention);  // 6
   return absl::OkStatus();
@@ -138,11 +140,22 @@ absl::Status CheckpointPublisher::MoveIntoPlace(const LockedJob& job, const Atte
   return env_.fs.SyncDirectory(staging);
 }
 
-absl::Status CheckpointPublisher::TakeBack(const LockedJob& job, int64_t step) {
-  // Under another name, since the trash has what it displaced under the step's.
+absl::Status CheckpointPublisher::TakeBack(const LockedJob& job, const AttemptKey& attempt,
+                                           const v1::Checkpoint& checkpoint,
+                                           const absl::Status& refusal) {
+  const std::string id = CheckpointId(checkpoint.step());
+  if (absl::IsAborted(refusal)) {
+    // Under another name, since the trash has what it displaced under the step's.
+    LORSA_RETURN_IF_ERROR(MoveToTrash(job, id, absl::StrCat(id, "-refused")));
+    return RestoreFromTrash(job, checkpoint.step());
+  }
+  // An error at its end may leave a transaction done.
+  const auto known = env_.catalog.GetCheckpoint(job.id(), checkpoint.step());
+  if (!known.ok() || ManifestSha256(*known) == ManifestSha256(checkpoint)) return known.status();
   LORSA_RETURN_IF_ERROR(
-      MoveToTrash(job, CheckpointId(step), absl::StrCat(CheckpointId(step), "-refused")));
-  return RestoreFromTrash(job, step);
+      env_.fs.Rename(JoinPath(env_.layout.CheckpointsFolder(job.id()), id),
+                     JoinPath(env_.layout.StagingFolder(job.id(), attempt.attempt), id)));
+  return RestoreFromTrash(job, checkpoint.step());
 }
 
 absl::Status CheckpointPublisher::ApplyRetention(const LockedJob& job,

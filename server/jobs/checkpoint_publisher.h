@@ -14,7 +14,9 @@
 //   4. What stands in the way is moved to the trash; the staged folder is renamed into
 //      checkpoints/; both parent folders are fsynced, also if an earlier try renamed it.
 //   5. The catalog stores the checkpoint and its event, if the attempt is still current. If it is
-//      not, the folder goes to the trash, and what it displaced comes back from there.
+//      not, the folder goes to the trash, and what it displaced comes back from there. If the
+//      catalog cannot be written and knows another checkpoint of this step, the folder goes back to
+//      where it was staged: what is listed can be read, and the worker asks again.
 //   6. Retention: those that the rule (job_spec/retention.h) does not keep are deleted from the
 //      catalog, then moved to the trash. The known damaged are neither counted nor deleted: they
 //      stand in for no other, and people may yet restore them. What the catalog knows and only the
@@ -82,8 +84,9 @@ class CheckpointPublisher {
   absl::StatusOr<v1::Checkpoint> VerifyStaged(const AttemptKey& attempt,
                                               const v1::CheckpointStaged& staged) const;
   absl::Status MoveIntoPlace(const LockedJob& job, const AttemptKey& attempt, int64_t step);  // 4
-  // 5. Undoes 4.
-  absl::Status TakeBack(const LockedJob& job, int64_t step);
+  // 5. Undoes 4 after the catalog's `refusal`.
+  absl::Status TakeBack(const LockedJob& job, const AttemptKey& attempt,
+                        const v1::Checkpoint& checkpoint, const absl::Status& refusal);
   // 6. An error is logged: the checkpoint is published whatever comes of it.
   void KeepHouse(const LockedJob& job, const AttemptKey& attempt, int64_t published_step,
                  const RetentionPolicy& retention);

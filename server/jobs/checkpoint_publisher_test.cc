@@ -5,6 +5,7 @@
 
 #include "base/failing_file_system.h"
 #include "base/forwarding_file_system.h"
+#include "server/catalog/sqlite.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_requests.h"
 #include "server/jobs/jobs_test_fixture.h"
@@ -354,6 +355,26 @@ TEST_F(CheckpointPublisherTest, RenameThatFailsPutsBackWhatItDisplaced) {
   const v1::CheckpointStaged staged = Stage(worker, 10, "xyz", 0.5);
   EXPECT_TRUE(absl::IsResourceExhausted(PublishOn(fs, worker, staged)));
   EXPECT_EQ(Weights(10), "abc");
+  EXPECT_EQ(Publish(worker, staged).error(), "");
+  EXPECT_EQ(Weights(10), "xyz");
+}
+
+// The new files stood under the old record, so that the checkpoint could not be read.
+TEST_F(CheckpointPublisherTest, ARecordThatCannotBeWrittenPutsBackWhatWasDisplaced) {
+  FakeWorker worker = Run("demo");
+  ASSERT_EQ(Publish(worker, Stage(worker, 10, "abc")).error(), "");
+  const v1::CheckpointStaged staged = Stage(worker, 10, "xyz", 0.5);
+  const auto connection = Connection::OpenExisting(Layout().CatalogFile()).value();
+  ASSERT_TRUE(connection
+                  ->Execute("CREATE TRIGGER refuse BEFORE INSERT ON checkpoints "
+                            "BEGIN SELECT RAISE(ABORT, 'injected'); END")
+                  .ok());
+  EXPECT_NE(Publish(worker, staged).error(), "");
+  EXPECT_EQ(Weights(10), "abc");
+  EXPECT_TRUE(VerifyCheckpointFiles(fs_, Folder(10),
+                                    ManifestSha256(catalog_->GetCheckpoint("demo", 10).value()))
+                  .ok());
+  ASSERT_TRUE(connection->Execute("DROP TRIGGER refuse").ok());
   EXPECT_EQ(Publish(worker, staged).error(), "");
   EXPECT_EQ(Weights(10), "xyz");
 }

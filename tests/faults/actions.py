@@ -276,9 +276,13 @@ class Actions:
                 client.call(client.stubs.checkpoint.PinCheckpoint, request)
                 self._oracle.saw_pin(facts.name, chosen.name)
             Checkpoint(client, chosen).download(folder)
-        except (NotFoundError, AbortedError) as error:  # retention took it meanwhile
+        except NotFoundError as error:  # retention took it meanwhile
             if facts.keeps_all:
                 yield f"{chosen.name} was listed and cannot be read: {error}"
+            return
+        except AbortedError as error:  # its step was published again meanwhile, with an evaluation
+            if chosen in list_checkpoints(client, facts.name):
+                yield f"{chosen.name} is listed and cannot be read: {error}"
             return
         for file in chosen.files:
             if hashlib.sha256((folder / file.name).read_bytes()).hexdigest() != file.sha256:
