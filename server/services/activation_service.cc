@@ -79,28 +79,32 @@ void NoteOutliers(const store::OutlierTargets& outliers, v1::ActivationSet& set)
                store::OutliersText(outliers, set.mean_output_norm()));
 }
 
-// A SequenceMessageSource that holds its slot as long as it lives, and hands errors through
-// `note_error`, which may add to what is known of the set, before the client hears of them.
-class WatchedSequences final : public StreamSource<grpc::ByteBuffer> {
+// A source that holds a slot as long as it lives, and hands errors through `note_error`, which may
+// add to what is known of the set, before the client hears of them.
+template <typename Message>
+class WatchedSource final : public StreamSource<Message> {
  public:
   using NoteError = std::function<absl::Status(absl::Status)>;
 
-  WatchedSequences(std::shared_ptr<void> slot, const store::Manifest& manifest,
-                   std::unique_ptr<store::SequenceStream> stream, NoteError note_error)
-      : slot_(std::move(slot)),
-        source_(manifest, std::move(stream)),
-        note_error_(std::move(note_error)) {}
-  absl::StatusOr<Pulled> Next(grpc::ByteBuffer& message) override {
-    absl::StatusOr<Pulled> pulled = source_.Next(message);
+  WatchedSource(std::shared_ptr<void> slot, std::unique_ptr<StreamSource<Message>> source,
+                NoteError note_error)
+      : slot_(std::move(slot)), source_(std::move(source)), note_error_(std::move(note_error)) {}
+  absl::StatusOr<Pulled> Next(Message& message) override {
+    absl::StatusOr<Pulled> pulled = source_->Next(message);
     if (!pulled.ok()) return note_error_(pulled.status());
     return pulled;
   }
 
  private:
   const std::shared_ptr<void> slot_;
-  SequenceMessageSource source_;
+  const std::unique_ptr<StreamSource<Message>> source_;
   const NoteError note_error_;
 };
+
+// What the reader of a file says of one that is not the registered one: to its set that is damage.
+absl::Status DamageIfChanged(absl::Status status) {
+  return absl::IsAborted(status) ? absl::DataLossError(status.message()) : status;
+}
 
 }  // namespace
 
@@ -122,8 +126,8 @@ ActivationService::ActivationService(ActivationServiceEnvironment environment)
                   &Self::OpenVerification);
   ServerStreaming({"StreamSequences", Access::kAnyone, lanes.files}, *this, &Self::OpenSequences,
                   &lanes.data);
-  ServerStreaming({"ReadAttentionWeights", Access::kAnyone, lanes.data}, *this,
-                  &Self::OpenAttentionWeights);
+  ServerStreaming({"ReadAttentionWeights", Access::kAnyone, lanes.files}, *this,
+                  &Self::OpenAttentionWeights, &lanes.data);
   Unary({"QuarantineActivationSet", Access::kAnyone, lanes.writes}, *this, &Self::Quarantine);
   Unary({"DeleteActivationSet", Access::kAnyone, lanes.files}, *this, &Self::Delete);
   ClientStreaming({"UploadShard", Access::kAnyone, lanes.data}, *this, uploads_, &Self::OpenUpload);
@@ -243,23 +247,21 @@ OpenedSource<grpc::ByteBuffer> ActivationService::OpenSequences(const Caller& ca
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered,
                          Find(request.name(), request.manifest_sha256()));
   LORSA_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, sequence_streams_.Take(caller));
-  LORSA_RETURN_IF_ERROR(RefuseIfQuarantined(registered));
-  auto opened = open_sets_.Get(registered);
-  LORSA_RETURN_IF_ERROR(NoteDamage(registered, opened.status()));
-  const auto set = *std::move(opened);
+  LORSA_ASSIGN_OR_RETURN(const auto set, OpenSet(registered));
   LORSA_ASSIGN_OR_RETURN(auto stream,
                          store::SequenceStream::Open(set, env_.readers, options, std::move(waker)));
-  return std::make_unique<WatchedSequences>(std::move(slot), set->manifest(), std::move(stream),
-                                            [this, registered](absl::Status status) {
-                                              return NoteDamage(registered, std::move(status));
-                                            });
+  return std::make_unique<WatchedSource<grpc::ByteBuffer>>(
+      std::move(slot), std::make_unique<SequenceMessageSource>(set->manifest(), std::move(stream)),
+      [this, registered](absl::Status status) {
+        return NoteDamage(registered, std::move(status));
+      });
 }
 
 OpenedSource<v1::FileChunk> ActivationService::OpenAttentionWeights(
     const Caller&, const v1::ReadAttentionWeightsRequest& request, Waker) {
   LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet registered,
                          Find(request.name(), request.manifest_sha256()));
-  LORSA_ASSIGN_OR_RETURN(const auto set, open_sets_.Get(registered));
+  LORSA_ASSIGN_OR_RETURN(const auto set, OpenSet(registered));
   const auto& weights = set->manifest().attention_weights;
   if (!weights.has_value()) {
     return WithReason(
@@ -268,9 +270,22 @@ OpenedSource<v1::FileChunk> ActivationService::OpenAttentionWeights(
                                          "that does not use the layer's weights")),
         "NO_ATTENTION_WEIGHTS");
   }
-  return FileChunkSource::Open(env_.fs, {.path = JoinPath(set->folder(), weights->file),
-                                         .size = weights->bytes,
-                                         .sha256 = weights->sha256});
+  const auto note = [this, registered](absl::Status status) {
+    return NoteDamage(registered, DamageIfChanged(std::move(status)));
+  };
+  auto file = FileChunkSource::Open(env_.fs, {.path = JoinPath(set->folder(), weights->file),
+                                              .size = weights->bytes,
+                                              .sha256 = weights->sha256});
+  if (!file.ok()) return note(std::move(file).status());
+  return std::make_unique<WatchedSource<v1::FileChunk>>(nullptr, *std::move(file), note);
+}
+
+absl::StatusOr<std::shared_ptr<const store::ActivationSet>> ActivationService::OpenSet(
+    const v1::ActivationSet& registered) {
+  LORSA_RETURN_IF_ERROR(RefuseIfQuarantined(registered));
+  auto set = open_sets_.Get(registered);
+  LORSA_RETURN_IF_ERROR(NoteDamage(registered, set.status()));
+  return set;
 }
 
 absl::Status ActivationService::Quarantine(const Caller&,

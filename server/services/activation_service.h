@@ -102,6 +102,10 @@ class ActivationService final : public RpcService {
   absl::Status CheckFilesAreNotShared(const std::string& id);
   // What UploadShard does with the message that names the file.
   absl::StatusOr<std::unique_ptr<FileReceiver>> Receive(const v1::UploadStart& start);
+  // For reading. Errors are those of RefuseIfQuarantined and of OpenSets::Get; a set that turns out
+  // to be damaged is quarantined.
+  absl::StatusOr<std::shared_ptr<const store::ActivationSet>> OpenSet(
+      const v1::ActivationSet& registered);
   // FAILED_PRECONDITION (SET_QUARANTINED), and jobs that began to train on it since are paused.
   absl::Status RefuseIfQuarantined(const v1::ActivationSet& set);
   // `status`, after the set was quarantined if that says that it is damaged.

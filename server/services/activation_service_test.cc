@@ -462,47 +462,84 @@ TEST_F(ActivationServiceTest, BoundsTheStreamsThatAreOpen) {
 
 // --- Attention weights ---
 
-TEST_F(ActivationServiceTest, ReadsTheAttentionWeights) {
-  const std::string folder = Path("sets/set");
-  std::filesystem::create_directories(folder);
-  store::Manifest description = description_;
-  description.attention =
-      store::AttentionGeometry{.n_heads = 2, .n_kv_heads = 1, .d_head = 8, .attn_scale = 8.0};
-  const std::vector<float> zeros(64 * 64, 0.5F);
-  const auto tensor = [&](const char* name, int64_t out, int64_t in) {
-    return SafetensorsTensor{name,
-                             "F32",
-                             {out, in},
-                             {reinterpret_cast<const char*>(zeros.data()),
-                              static_cast<size_t>(out * in) * sizeof(float)}};
-  };
-  ASSERT_TRUE(WriteSafetensors(fs_, folder + "/attention.safetensors",
-                               {tensor("q_proj.weight", 16, 64), tensor("k_proj.weight", 8, 64),
-                                tensor("v_proj.weight", 8, 64), tensor("o_proj.weight", 64, 16)})
-                  .ok());
-  store::WriteTestSet(fs_, folder, description, kSequences, 100);
-  std::vector<v1::RegisterActivationSetResponse> messages;
-  ASSERT_TRUE(Register("set", folder, &messages).ok());
-  EXPECT_TRUE(messages.back().activation_set().has_attention_weights());
+class AttentionWeightsTest : public ActivationServiceTest {
+ protected:
+  // Registers a set that has them; returns its folder.
+  std::string RegisterWithWeights() {
+    const std::string folder = Path("sets/set");
+    std::filesystem::create_directories(folder);
+    store::Manifest description = description_;
+    description.attention =
+        store::AttentionGeometry{.n_heads = 2, .n_kv_heads = 1, .d_head = 8, .attn_scale = 8.0};
+    const std::vector<float> halves(64 * 64, 0.5F);
+    const auto tensor = [&](const char* name, int64_t out, int64_t in) {
+      return SafetensorsTensor{name,
+                               "F32",
+                               {out, in},
+                               {reinterpret_cast<const char*>(halves.data()),
+                                static_cast<size_t>(out * in) * sizeof(float)}};
+    };
+    EXPECT_TRUE(WriteSafetensors(fs_, folder + "/attention.safetensors",
+                                 {tensor("q_proj.weight", 16, 64), tensor("k_proj.weight", 8, 64),
+                                  tensor("v_proj.weight", 8, 64), tensor("o_proj.weight", 64, 16)})
+                    .ok());
+    store::WriteTestSet(fs_, folder, description, kSequences, 100);
+    std::vector<v1::RegisterActivationSetResponse> messages;
+    EXPECT_TRUE(Register("set", folder, &messages).ok());
+    EXPECT_TRUE(messages.back().activation_set().has_attention_weights());
+    return folder;
+  }
 
-  grpc::ClientContext context;
-  v1::ReadAttentionWeightsRequest request;
-  request.set_name("activationSets/set");
-  auto reader = stub_->ReadAttentionWeights(&context, request);
+  grpc::Status Read(std::string* contents = nullptr) {
+    grpc::ClientContext context;
+    v1::ReadAttentionWeightsRequest request;
+    request.set_name("activationSets/set");
+    auto reader = stub_->ReadAttentionWeights(&context, request);
+    for (const v1::FileChunk& chunk : ReadAll(*reader)) {
+      if (contents != nullptr) contents->append(chunk.data());
+    }
+    return reader->Finish();
+  }
+
+  // Damage was found in `file`, and the set is not served any more.
+  void ExpectQuarantinedFor(const std::string& file) {
+    const grpc::Status damaged = Read();
+    EXPECT_EQ(damaged.error_code(), grpc::StatusCode::DATA_LOSS);
+    EXPECT_THAT(damaged.error_message(), HasSubstr(file));
+    EXPECT_EQ(catalog_->GetActivationSet("set")->state(), v1::ACTIVATION_SET_STATE_QUARANTINED);
+    EXPECT_EQ(ReasonIn(Read()), "SET_QUARANTINED");
+  }
+};
+
+TEST_F(AttentionWeightsTest, AreRead) {
+  const std::string folder = RegisterWithWeights();
   std::string contents;
-  for (const v1::FileChunk& chunk : ReadAll(*reader)) contents += chunk.data();
-  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_TRUE(Read(&contents).ok());
   EXPECT_EQ(contents, store::ReadBytes(folder + "/attention.safetensors"));
 }
 
-TEST_F(ActivationServiceTest, SaysThatASetHasNoAttentionWeights) {
+// The worker's run failed instead of being paused.
+TEST_F(AttentionWeightsTest, AShardFoundDamagedAsTheyAreReadQuarantinesTheSet) {
+  const std::string shard = RegisterWithWeights() + "/shard-00000.h5";
+  std::string bytes = store::ReadBytes(shard);
+  std::fill(bytes.begin(), bytes.begin() + 512, '\0');
+  store::WriteBytes(shard, bytes);
+  Restart();
+  ExpectQuarantinedFor("shard-00000.h5");
+}
+
+TEST_F(AttentionWeightsTest, ThatAreDamagedQuarantineTheSet) {
+  const std::string file = RegisterWithWeights() + "/attention.safetensors";
+  std::string bytes = store::ReadBytes(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  store::WriteBytes(file, bytes);
+  Restart();
+  ExpectQuarantinedFor("attention.safetensors");
+}
+
+TEST_F(AttentionWeightsTest, ASetWithoutThemSaysSo) {
   Registered("set");
-  grpc::ClientContext context;
-  v1::ReadAttentionWeightsRequest request;
-  request.set_name("activationSets/set");
-  auto reader = stub_->ReadAttentionWeights(&context, request);
-  EXPECT_TRUE(ReadAll(*reader).empty());
-  const grpc::Status status = reader->Finish();
+  const grpc::Status status = Read();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(ReasonIn(status), "NO_ATTENTION_WEIGHTS");
 }

@@ -65,7 +65,7 @@ class JobServicesTest : public JobsTest {
  protected:
   explicit JobServicesTest(int max_running_jobs = 1)
       : JobsTest(max_running_jobs),
-        calls_{manager_->sessions(), streams_, answers_},
+        calls_{manager_->sessions(), streams_, answers_, records_},
         job_service_(
             {.calls = calls_,
              .lanes = threads_.lanes(),
@@ -188,6 +188,7 @@ class JobServicesTest : public JobsTest {
   std::atomic<int> time_estimates_ = 0;  // that were made
   OpenStreams streams_{"streams", {}};
   OpenStreams answers_{"answers", {}};
+  CallRecords records_;
   const CallEnvironment calls_;
   LaneThreads threads_;
   JobService job_service_;

@@ -97,7 +97,8 @@ class ServicesTest : public testing::Test {
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(4);
   OpenStreams streams_{"streams", {}};
   OpenStreams answers_{"answers", {}};
-  const CallEnvironment calls_{tokens_, streams_, answers_};
+  CallRecords records_;
+  const CallEnvironment calls_{tokens_, streams_, answers_, records_};
   const std::unique_ptr<store::ReaderPool> readers_ = store::ReaderPool::Create(4).value();
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
