@@ -1,11 +1,11 @@
-#include "server/jobs/job_environment.h"
+#include "base/random_bytes.h"
 
 #include <sys/random.h>
 
 #include <cerrno>
 #include <cstdlib>
 
-namespace lorsa::server {
+namespace lorsa {
 
 std::string SystemRandomBytes(size_t count) {
   std::string bytes(count, '\0');
@@ -17,4 +17,4 @@ std::string SystemRandomBytes(size_t count) {
   return bytes;
 }
 
-}  // namespace lorsa::server
+}  // namespace lorsa

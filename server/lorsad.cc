@@ -202,7 +202,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
              .is_deaf = [this] { return acceptor_ != nullptr && acceptor_->IsFull(); }}),
       streams_("streams", options.limits.streams),
       answers_("answers that nobody has read", kAnswerLimits),
-      calls_{jobs_.sessions(), streams_, answers_},
+      calls_{jobs_.sessions(), streams_, answers_, records_},
       readers_(std::move(foundation.readers)),
       inspector_(*fs_, foundation.inspect_program),
       quarantine_(*catalog_, inspector_, absl::Now,
@@ -396,6 +396,7 @@ absl::Status Lorsad::ServeMetrics() {
                                                                  .fs = *fs_,
                                                                  .conditions = conditions_,
                                                                  .lanes = threads_.lanes(),
+                                                                 .calls = records_,
                                                                  .layout = layout_,
                                                                  .start_time = start_time_}));
   spdlog::info("event=metrics_listening port={}", metrics_->port());

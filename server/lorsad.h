@@ -117,6 +117,7 @@ class Lorsad {
   JobManager jobs_;
   OpenStreams streams_;
   OpenStreams answers_;
+  CallRecords records_;
   const CallEnvironment calls_;
   const LaneThreads threads_;
   const std::unique_ptr<store::ReaderPool> readers_;

@@ -149,14 +149,19 @@ class PrometheusEndpoint final : public MetricsEndpoint {
  public:
   // Throws if the address cannot be bound.
   PrometheusEndpoint(const std::string& listen, const MetricsEnvironment& environment)
-      : exposer_(listen), metrics_(std::make_shared<ServerMetrics>(environment)) {
+      : exposer_(listen),
+        metrics_(std::make_shared<ServerMetrics>(environment)),
+        calls_(environment.calls.collectable()) {
     exposer_.RegisterCollectable(metrics_);
+    exposer_.RegisterCollectable(calls_);
   }
   int port() const override { return exposer_.GetListeningPorts().front(); }
 
  private:
   prometheus::Exposer exposer_;
-  const std::shared_ptr<ServerMetrics> metrics_;  // the exposer holds it weakly
+  // The exposer holds these weakly.
+  const std::shared_ptr<ServerMetrics> metrics_;
+  const std::shared_ptr<prometheus::Collectable> calls_;
 };
 
 }  // namespace

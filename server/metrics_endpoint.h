@@ -8,6 +8,7 @@
 //   lorsa_start_time_seconds
 //   lorsa_executor_waiting{lane="reads"}  calls that no thread has taken up yet
 //   process_resident_memory_bytes, process_open_fds
+//   and those of calls (call_records.h)
 #ifndef LORSA_SERVER_METRICS_ENDPOINT_H_
 #define LORSA_SERVER_METRICS_ENDPOINT_H_
 
@@ -21,6 +22,7 @@
 #include "server/jobs/job_manager.h"
 #include "server/model/data_layout.h"
 #include "server/rpc/call_lanes.h"
+#include "server/rpc/call_records.h"
 #include "server/services/server_conditions.h"
 
 namespace lorsa::server {
@@ -31,6 +33,7 @@ struct MetricsEnvironment {
   FileSystem& fs;
   const ServerConditions& conditions;
   CallLanes lanes;
+  const CallRecords& calls;
   DataLayout layout;
   absl::Time start_time;
 };

@@ -1,5 +1,7 @@
 #include "lorsa/client/call_registry.h"
 
+#include "base/request_id.h"
+
 namespace lorsa::client {
 
 void CallRegistry::Cancel() {
@@ -28,6 +30,11 @@ void CallRegistry::Add(grpc::ClientContext* context) {
 void CallRegistry::Remove(grpc::ClientContext* context) {
   const std::lock_guard lock(mutex_);
   contexts_.erase(context);
+}
+
+RegisteredCall::RegisteredCall(CallRegistry& registry) : registry_(registry) {
+  context_.AddMetadata(kRequestIdHeader, NewRequestId());
+  registry_.Add(&context_);
 }
 
 }  // namespace lorsa::client

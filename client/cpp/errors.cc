@@ -10,6 +10,7 @@ namespace lorsa::client {
 namespace {
 
 constexpr char kErrorInfoUrl[] = "type.googleapis.com/google.rpc.ErrorInfo";
+constexpr char kRequestInfoUrl[] = "type.googleapis.com/google.rpc.RequestInfo";
 constexpr char kTransientUrl[] = "lorsa/transient";
 
 // gRPC reports some broken connections with codes that servers use as well; its own texts tell
@@ -43,24 +44,47 @@ std::string Sentence(std::string message, const google::rpc::BadRequest& bad_req
   return message;
 }
 
+bool IsFaultOfServer(grpc::StatusCode code) {
+  return code == grpc::StatusCode::INTERNAL || code == grpc::StatusCode::UNKNOWN ||
+         code == grpc::StatusCode::DATA_LOSS;
+}
+
+template <typename Message>
+Message PayloadOf(const absl::Status& status, const char* type_url) {
+  Message message;
+  const auto payload = status.GetPayload(type_url);
+  if (payload.has_value() && !message.ParseFromString(std::string(*payload))) return {};
+  return message;
+}
+
+template <typename Message>
+void SetPayload(absl::Status& status, const char* type_url, const Message& message) {
+  status.SetPayload(type_url, absl::Cord(message.SerializeAsString()));
+}
+
 }  // namespace
 
 absl::Status StatusFromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   google::rpc::ErrorInfo info;
   google::rpc::BadRequest bad_request;
+  google::rpc::RequestInfo request;
   google::rpc::Status details;
   if (details.ParseFromString(status.error_details())) {
     for (const google::protobuf::Any& detail : details.details()) {
-      if (!detail.UnpackTo(&info)) detail.UnpackTo(&bad_request);
+      (void)(detail.UnpackTo(&info) || detail.UnpackTo(&bad_request) || detail.UnpackTo(&request));
     }
   }
-  const std::string message = Sentence(status.error_message(), bad_request);
+  std::string message = Sentence(status.error_message(), bad_request);
   if (info.reason().empty() && IsBrokenConnection(status)) return ConnectionError(message);
+  if (IsFaultOfServer(status.error_code()) && !request.request_id().empty()) {
+    absl::StrAppend(&message, "\n  request ", request.request_id(), " in the server's log");
+  }
   absl::Status result(static_cast<absl::StatusCode>(status.error_code()), message);
   if (!info.reason().empty()) {
-    result.SetPayload(kErrorInfoUrl, absl::Cord(info.SerializeAsString()));
+    SetPayload(result, kErrorInfoUrl, info);
   }
+  if (!request.request_id().empty()) SetPayload(result, kRequestInfoUrl, request);
   if (absl::IsUnavailable(result)) result.SetPayload(kTransientUrl, absl::Cord());
   return result;
 }
@@ -72,10 +96,11 @@ absl::Status ConnectionError(absl::string_view message) {
 }
 
 std::string ErrorReason(const absl::Status& status) {
-  google::rpc::ErrorInfo info;
-  const auto payload = status.GetPayload(kErrorInfoUrl);
-  if (!payload.has_value() || !info.ParseFromString(std::string(*payload))) return "";
-  return info.reason();
+  return PayloadOf<google::rpc::ErrorInfo>(status, kErrorInfoUrl).reason();
+}
+
+std::string ErrorRequestId(const absl::Status& status) {
+  return PayloadOf<google::rpc::RequestInfo>(status, kRequestInfoUrl).request_id();
 }
 
 bool IsTransient(const absl::Status& status) {

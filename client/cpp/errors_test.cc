@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "client/cpp/testing/fake_services.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 
 namespace lorsa::client {
 namespace {
@@ -31,6 +33,21 @@ TEST(ErrorsTest, WhatTheMessageSaysAlreadyIsNotSaidTwice) {
   EXPECT_EQ(message("top_k: too large", {{"top_k", "too large"}}), "top_k: too large");
   EXPECT_EQ(message("a: is b; c: is d", {{"a", "is b"}, {"c", "is d"}}),
             "2 fields are wrong:\n  a: is b\n  c: is d");
+}
+
+TEST(ErrorsTest, TheRequestIsNamedWhereTheServersLogHelps) {
+  const auto failed = [](grpc::StatusCode code) {
+    google::rpc::RequestInfo info;
+    info.set_request_id("r1");
+    google::rpc::Status details;
+    details.add_details()->PackFrom(info);
+    return StatusFromGrpc(grpc::Status(code, "it went wrong", details.SerializeAsString()));
+  };
+  EXPECT_EQ(failed(grpc::StatusCode::INTERNAL).message(),
+            "it went wrong\n  request r1 in the server's log");
+  EXPECT_EQ(failed(grpc::StatusCode::NOT_FOUND).message(), "it went wrong");
+  EXPECT_EQ(ErrorRequestId(failed(grpc::StatusCode::NOT_FOUND)), "r1");
+  EXPECT_EQ(ErrorRequestId(ConnectionError("no server")), "");
 }
 
 TEST(ErrorsTest, DetailsThatCannotBeReadAreLeftOut) {

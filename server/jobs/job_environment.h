@@ -9,6 +9,7 @@
 #include "base/file_system.h"
 #include "base/hard_link.h"
 #include "base/monotonic_clock.h"
+#include "base/random_bytes.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/job_queue.h"
 #include "server/jobs/job_watch.h"
@@ -46,9 +47,6 @@ struct JobOptions {
   // they share it.
   std::string worker_endpoint;
 };
-
-// That many bytes from getrandom(2): unpredictable.
-std::string SystemRandomBytes(size_t count);
 
 // What comes from outside; outlives whoever is given it. The functions may be called from any
 // thread.

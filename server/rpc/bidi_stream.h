@@ -20,7 +20,6 @@
 #include "base/exception_wall.h"
 #include "base/status_macros.h"
 #include "server/rpc/call.h"
-#include "server/rpc/grpc_status.h"
 
 namespace lorsa::server {
 
@@ -208,7 +207,7 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
       this->StartWrite(&outgoing_);
     } else if (end_.has_value()) {
       finished_ = true;
-      this->Finish(ToGrpcStatus(*end_));
+      this->Finish(call_.End(*end_));
     }
   }
 

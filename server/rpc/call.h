@@ -14,8 +14,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/monotonic_clock.h"
 #include "google/protobuf/message_lite.h"
 #include "server/rpc/authorization.h"
+#include "server/rpc/call_records.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/open_streams.h"
 
@@ -26,6 +29,7 @@ struct CallEnvironment {
   WorkerTokenVerifier& tokens;
   OpenStreams& streams;  // of streaming methods
   OpenStreams& answers;  // of unary methods, until the client has taken them
+  CallRecords& records;
 };
 
 // A method as its calls know it.
@@ -34,14 +38,23 @@ struct Method {
   Access access;       // who may call it
   Executor& executor;  // where the first step of a call runs; outlives the gRPC server
   CallEnvironment calls;
+  MethodRecords records;
 };
+
+// What the client calls the call by, in its metadata; a new id if it calls it nothing.
+std::string RequestIdOf(const grpc::CallbackServerContext& context);
 
 // Not thread-safe, except where a method says so.
 class Call {
  public:
   // Both outlive the call.
   Call(const Method& method, grpc::CallbackServerContext& context)
-      : method_(method), context_(context), peer_(context.peer()) {}
+      : method_(method),
+        context_(context),
+        peer_(context.peer()),
+        request_id_(RequestIdOf(context)) {
+    method_.records.started.Increment();
+  }
 
   // Queues the first step, on a thread of gRPC. An error is that of Executor::Admit; advice when to
   // try again also goes where gRPC's own retries look for it.
@@ -71,6 +84,9 @@ class Call {
   // Of the first step.
   Executor& executor() const { return method_.executor; }
 
+  // What the call is to finish with, after it is put on record. Called once.
+  grpc::Status End(const absl::Status& status);
+
   // Cancels the call. Thread-safe.
   void Cancel() { context_.TryCancel(); }
 
@@ -78,6 +94,8 @@ class Call {
   const Method& method_;
   grpc::CallbackServerContext& context_;
   const std::string peer_;
+  const std::string request_id_;
+  const absl::Duration arrival_ = MonotonicNow();
   Executor::Ticket ticket_;  // set before gRPC calls OnCancel
 };
 

@@ -124,6 +124,7 @@ class Calls : public testing::Test {
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(2);
   OpenStreams streams_{"streams", {}};
   OpenStreams answers_{"answers", {}};
+  CallRecords records_;
   InfoHandler info_;
   StreamHandler stream_;
   SessionHandler session_;
@@ -133,7 +134,7 @@ class Calls : public testing::Test {
 
  private:
   void MakeServices(Access access, OpenStreams& streams) {
-    const CallEnvironment calls{tokens_, streams, answers_};
+    const CallEnvironment calls{tokens_, streams, answers_, records_};
     services_.push_back(std::make_unique<InfoService>(calls, access, *executor_, info_));
     services_.push_back(std::make_unique<StreamService>(calls, access, *executor_, stream_));
     services_.push_back(std::make_unique<SessionService>(calls, *executor_, session_));

@@ -17,7 +17,6 @@
 #include "base/exception_wall.h"
 #include "base/status_macros.h"
 #include "server/rpc/call.h"
-#include "server/rpc/grpc_status.h"
 
 namespace lorsa::server {
 
@@ -115,7 +114,7 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
     sink_.reset();
     open_ = nullptr;
     stream_.reset();
-    grpc::ServerReadReactor<Request>::Finish(ToGrpcStatus(status));
+    grpc::ServerReadReactor<Request>::Finish(call_.End(status));
   }
 
   Call call_;

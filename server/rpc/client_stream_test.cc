@@ -58,8 +58,9 @@ class ClientStreams : public testing::Test {
   void StartServer(Access access = Access::kAnyone) { StartServer(access, streams_); }
 
   void StartServer(Access access, OpenStreams& streams) {
-    service_ = std::make_unique<UploadService>(CallEnvironment{tokens_, streams, answers_}, access,
-                                               *executor_, *long_work_, handler_);
+    service_ =
+        std::make_unique<UploadService>(CallEnvironment{tokens_, streams, answers_, records_},
+                                        access, *executor_, *long_work_, handler_);
     if (handler_.open == nullptr) {
       handler_.open = [this](const Caller&) { return std::make_unique<Adder>(alive_); };
     }
@@ -92,6 +93,7 @@ class ClientStreams : public testing::Test {
   std::unique_ptr<Executor> long_work_ = std::make_unique<Executor>(1);
   OpenStreams streams_{"streams", {}};
   OpenStreams answers_{"answers", {}};
+  CallRecords records_;
   UploadHandler handler_;
   std::unique_ptr<UploadService> service_;
   std::unique_ptr<grpc::Server> server_;

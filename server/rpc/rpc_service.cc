@@ -50,7 +50,8 @@ const Method& RpcService::Add(const Rule& rule, const google::protobuf::Descript
   return methods_.emplace_back(Method{.name = method->full_name(),
                                       .access = rule.access,
                                       .executor = rule.executor,
-                                      .calls = calls_});
+                                      .calls = calls_,
+                                      .records = calls_.records.Of(method->full_name())});
 }
 
 }  // namespace lorsa::server

@@ -17,7 +17,6 @@
 #include "base/exception_wall.h"
 #include "base/status_macros.h"
 #include "server/rpc/call.h"
-#include "server/rpc/grpc_status.h"
 
 namespace lorsa::server {
 
@@ -154,7 +153,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
     source_.reset();
     open_ = nullptr;
     stream_.reset();
-    this->Finish(ToGrpcStatus(status));
+    this->Finish(call_.End(status));
   }
 
   bool IsCancelled() {

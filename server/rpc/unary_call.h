@@ -13,7 +13,6 @@
 #include "base/exception_wall.h"
 #include "base/status_macros.h"
 #include "server/rpc/call.h"
-#include "server/rpc/grpc_status.h"
 
 namespace lorsa::server {
 
@@ -28,11 +27,11 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
             Handler handler)
       : call_(method, *context), handler_(std::move(handler)) {
     const absl::Status admitted = call_.Admit(request_bytes, [this] { Run(); });
-    if (!admitted.ok()) Finish(ToGrpcStatus(admitted));
+    if (!admitted.ok()) Finish(call_.End(admitted));
   }
 
   void OnCancel() override {
-    if (call_.Withdraw()) Finish(ToGrpcStatus(CancelledByClient()));
+    if (call_.Withdraw()) Finish(call_.End(CancelledByClient()));
   }
 
   void OnDone() override { delete this; }
@@ -47,7 +46,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
       return absl::OkStatus();
     });
     handler_ = nullptr;
-    Finish(ToGrpcStatus(status));
+    Finish(call_.End(status));
   }
 
   Call call_;

@@ -144,6 +144,8 @@ def test_errors_are_typed_and_say_what_is_wrong(client: Client, service: Service
         client.job("nowhere")
     assert missing.value.code == "NOT_FOUND"
     assert missing.value.reason
+    line = f"request={missing.value.request_id} "
+    assert line in service.log.read_text()  # written before the answer
     with pytest.raises(InvalidArgumentError) as invalid:
         client.submit(SPEC | {"n_ov_heads": 60, "top_k": 100})
     assert {field.split(".")[-1] for field in invalid.value.fields} >= {"n_ov_heads", "top_k"}
@@ -375,7 +377,7 @@ def test_the_twins_have_the_same_methods() -> None:
 
 def test_a_token_goes_with_each_call(service: Service) -> None:
     client = Client(service.address, token="secret")
-    assert client.address.metadata == (("authorization", "Bearer secret"),)
+    assert ("authorization", "Bearer secret") in client.address.call_metadata()
     assert client.address.credentials is None
     with Client(service.address, tls=True) as secure, pytest.raises(UnavailableError):
         secure.job("done")  # the server speaks no TLS

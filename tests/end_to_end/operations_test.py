@@ -182,6 +182,9 @@ def test_metrics_are_served_on_loopback_alone(tmp_path: pathlib.Path) -> None:
         assert 'lorsa_condition{reason="DISK_RESERVE"} 0' in text
         for name in ("lorsa_data_free_bytes", "lorsa_catalog_bytes", "process_open_fds"):
             assert float(re.search(rf"^{name} (\S+)$", text, re.MULTILINE)[1]) > 0
+        calls = 'grpc_method="CreateJob",grpc_service="lorsa.v1.JobService"} 1'
+        assert f'grpc_server_handled_total{{grpc_code="OK",{calls}' in text
+        assert f"grpc_server_handling_seconds_count{{{calls}" in text
         wait_for(
             "the job's speed",
             lambda: re.search(r'job_tokens_per_second\{job="jobs/runs"\} [1-9]', scrape()),

@@ -2,7 +2,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/request_id.h"
 #include "base/status_macros.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 
 namespace lorsa::worker {
 namespace {
@@ -44,10 +47,20 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ServerChannel::Get() {
 
 void ServerChannel::Authorize(grpc::ClientContext& context) const {
   context.AddMetadata("authorization", absl::StrCat("Bearer ", bootstrap_.token()));
+  context.AddMetadata(kRequestIdHeader, NewRequestId());
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  std::string message = status.error_message();
+  google::rpc::Status details;
+  google::rpc::RequestInfo request;
+  if (details.ParseFromString(status.error_details())) {
+    for (const google::protobuf::Any& detail : details.details()) detail.UnpackTo(&request);
+  }
+  if (!request.request_id().empty()) {
+    absl::StrAppend(&message, " (request ", request.request_id(), ")");
+  }
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
 }
 
 bool IsTransient(const absl::Status& status) {

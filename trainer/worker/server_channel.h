@@ -27,7 +27,7 @@ class ServerChannel {
   // address changed. UNAVAILABLE if the file is not there: the server is down.
   absl::StatusOr<std::shared_ptr<grpc::Channel>> Get();
 
-  // Puts this attempt's token on a call.
+  // Puts this attempt's token on a call, and a new request id.
   void Authorize(grpc::ClientContext& context) const;
 
   const v1::WorkerBootstrap& bootstrap() const { return bootstrap_; }
@@ -42,7 +42,7 @@ class ServerChannel {
   std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The absl form of a gRPC status: same code, same message.
+// The absl form of a gRPC status: same code, same message, and what the server calls the request.
 absl::Status FromGrpc(const grpc::Status& status);
 
 // Whether a call that failed with `status` may succeed when tried again: the connection broke, the

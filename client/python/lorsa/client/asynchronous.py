@@ -172,7 +172,9 @@ class Client:
     async def call(self, method: Any, request: Any) -> Any:
         """One call with one answer."""
         try:
-            response = await method(request, timeout=self._timeout, metadata=self.address.metadata)
+            response = await method(
+                request, timeout=self._timeout, metadata=self.address.call_metadata()
+            )
         except grpc.aio.AioRpcError as error:
             raise self._typed(error) from error
         self._answered = True
@@ -182,7 +184,7 @@ class Client:
         self, method: Any, request: Any, timeout: float | None = None
     ) -> AsyncIterator[Any]:
         """One call with a stream of answers, on one connection."""
-        call = method(request, timeout=timeout, metadata=self.address.metadata)
+        call = method(request, timeout=timeout, metadata=self.address.call_metadata())
         try:
             async for response in call:
                 self._answered = True
@@ -216,7 +218,7 @@ class Client:
     async def send(self, method: Any, requests: Iterator[Any]) -> Any:
         """One call with a stream of requests."""
         try:
-            response = await method(requests, metadata=self.address.metadata)
+            response = await method(requests, metadata=self.address.call_metadata())
         except grpc.aio.AioRpcError as error:
             raise self._typed(error) from error
         self._answered = True

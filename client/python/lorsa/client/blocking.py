@@ -168,7 +168,7 @@ class Client:
     def call(self, method: Any, request: Any) -> Any:
         """One call with one answer."""
         try:
-            response = method(request, timeout=self._timeout, metadata=self.address.metadata)
+            response = method(request, timeout=self._timeout, metadata=self.address.call_metadata())
         except grpc.RpcError as error:
             raise self._typed(error) from error
         self._answered = True
@@ -176,7 +176,7 @@ class Client:
 
     def stream(self, method: Any, request: Any, timeout: float | None = None) -> Iterator[Any]:
         """One call with a stream of answers, on one connection."""
-        call = method(request, timeout=timeout, metadata=self.address.metadata)
+        call = method(request, timeout=timeout, metadata=self.address.call_metadata())
         try:
             for response in call:
                 self._answered = True
@@ -208,7 +208,7 @@ class Client:
     def send(self, method: Any, requests: Iterator[Any]) -> Any:
         """One call with a stream of requests."""
         try:
-            response = method(requests, metadata=self.address.metadata)
+            response = method(requests, metadata=self.address.call_metadata())
         except grpc.RpcError as error:
             raise self._typed(error) from error
         self._answered = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ class Address:
     """A server and how to speak to it."""
 
     server: str  # HOST:PORT
-    metadata: tuple[tuple[str, str], ...]  # sent with each call
+    token: str | None
     credentials: grpc.ChannelCredentials | None  # None: without TLS
 
     @staticmethod
@@ -61,8 +62,14 @@ class Address:
         """
         if not re.fullmatch(r"\S+:\d{1,5}", server):
             raise LorsaError(f"{server!r} is not the address of a server: give HOST:PORT.")
-        metadata = () if token is None else (("authorization", f"Bearer {token}"),)
-        return Address(server, metadata, _credentials(tls))
+        return Address(server, token, _credentials(tls))
+
+    def call_metadata(self) -> tuple[tuple[str, str], ...]:
+        """What is sent with one call: the token, and a new id that the server's log names it by."""
+        request_id = ("x-request-id", secrets.token_hex(8))
+        if self.token is None:
+            return (request_id,)
+        return (request_id, ("authorization", f"Bearer {self.token}"))
 
 
 class Stubs:

@@ -16,7 +16,8 @@ class RpcError(LorsaError):
 
     `code` is the canonical name ("NOT_FOUND"), `reason` the server's word for programs
     ("STALE_ATTEMPT"; empty if no server answered), `metadata` what the text speaks of, `fields` the
-    wrong fields of the request with what is wrong with each.
+    wrong fields of the request with what is wrong with each, `request_id` what names the call in
+    the server's log (empty if no server answered).
     """
 
     def __init__(
@@ -26,12 +27,14 @@ class RpcError(LorsaError):
         reason: str = "",
         metadata: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
+        request_id: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.metadata = dict(metadata or {})
         self.fields = dict(fields or {})
+        self.request_id = request_id
 
     @property
     def is_transient(self) -> bool:
@@ -95,12 +98,13 @@ _CLASSES: dict[str, type[RpcError]] = {
     "ABORTED": AbortedError,
     "UNAVAILABLE": UnavailableError,
 }
+_FAULTS_OF_SERVER = ("INTERNAL", "UNKNOWN", "DATA_LOSS")
 _DETAILS = "grpc-status-details-bin"
 
 
 def from_grpc(error: Any, server: str) -> RpcError:
     """The typed error of a failed call (grpc.RpcError or grpc.aio.AioRpcError)."""
-    info, bad_request = _details(error)
+    info, bad_request, request_id = _details(error)
     fields = {each.field: each.description for each in bad_request.field_violations}
     message, code = str(error.details() or ""), str(error.code().name)
     if not info.reason and _is_broken_connection(error.code(), message):
@@ -108,7 +112,10 @@ def from_grpc(error: Any, server: str) -> RpcError:
             f"The connection to {server} broke ({message}): is lorsad running there?", "UNAVAILABLE"
         )
     kind = _CLASSES.get(code, RpcError)
-    return kind(_sentence(message, fields), code, info.reason, dict(info.metadata), fields)
+    text = _sentence(message, fields)
+    if code in _FAULTS_OF_SERVER and request_id:
+        text += f"\n  request {request_id} in the server's log"
+    return kind(text, code, info.reason, dict(info.metadata), fields, request_id)
 
 
 def closed_early(what: str) -> UnavailableError:
@@ -116,14 +123,16 @@ def closed_early(what: str) -> UnavailableError:
     return UnavailableError(f"The server closed {what} before its end.", "UNAVAILABLE")
 
 
-def _details(error: Any) -> tuple[error_details_pb2.ErrorInfo, error_details_pb2.BadRequest]:
+def _details(
+    error: Any,
+) -> tuple[error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, str]:
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    request = error_details_pb2.RequestInfo()
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS:
             for detail in status_pb2.Status.FromString(value).details:
-                if not detail.Unpack(info):
-                    detail.Unpack(bad_request)
-    return info, bad_request
+                _ = any(detail.Unpack(message) for message in (info, bad_request, request))
+    return info, bad_request, request.request_id
 
 
 def _is_broken_connection(code: grpc.StatusCode, message: str) -> bool:

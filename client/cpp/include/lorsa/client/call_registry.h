@@ -34,12 +34,11 @@ class CallRegistry {
   absl::flat_hash_set<grpc::ClientContext*> contexts_;
 };
 
-// The context of one call, in the registry for as long as it lives.
+// The context of one call, in the registry for as long as it lives. Its metadata carry a new
+// request id, which names the call in the server's log.
 class RegisteredCall {
  public:
-  explicit RegisteredCall(CallRegistry& registry) : registry_(registry) {
-    registry_.Add(&context_);
-  }
+  explicit RegisteredCall(CallRegistry& registry);
   ~RegisteredCall() { registry_.Remove(&context_); }
   RegisteredCall(const RegisteredCall&) = delete;
   RegisteredCall& operator=(const RegisteredCall&) = delete;

@@ -12,7 +12,8 @@
 namespace lorsa::client {
 
 // The status of a finished call: the server's sentence and, below it, one indented line for each
-// field that google.rpc.BadRequest names.
+// field that google.rpc.BadRequest names. If the server is at fault, the last line names the
+// request, for whoever reads the server's log.
 absl::Status StatusFromGrpc(const grpc::Status& status);
 
 // UNAVAILABLE for a connection that broke or was never made; IsTransient holds.
@@ -20,6 +21,9 @@ absl::Status ConnectionError(absl::string_view message);
 
 // google.rpc.ErrorInfo.reason of the server, such as STALE_ATTEMPT; empty if it gave none.
 std::string ErrorReason(const absl::Status& status);
+
+// What names the call in the server's log; empty if no server answered.
+std::string ErrorRequestId(const absl::Status& status);
 
 // Whether the same call may succeed a little later: the connection broke, or the server said
 // UNAVAILABLE. False for every error of this side, such as a disk that cannot be read.
