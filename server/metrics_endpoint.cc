@@ -130,6 +130,7 @@ class ServerMetrics final : public prometheus::Collectable {
     add(env_.lanes.writes, "writes");
     add(env_.lanes.workers, "workers");
     add(env_.lanes.data, "data");
+    add(env_.lanes.downloads, "downloads");
     add(env_.lanes.files, "files");
     families.push_back(std::move(waiting).Take());
     if (const auto memory = ReadMemoryUse(); memory.ok()) {

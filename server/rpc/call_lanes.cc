@@ -7,7 +7,8 @@ constexpr int kReadThreads = 4;
 constexpr int kWriteThreads = 8;  // The catalog's writer takes what all of them wait with at once.
 constexpr int kWorkerThreads = 2;
 constexpr int kDataThreads = 4;
-constexpr int kFileThreads = 8;  // They mostly wait for the disk.
+constexpr int kDownloadThreads = 8;  // They wait for the disk while its cache has not what is read.
+constexpr int kFileThreads = 8;      // They mostly wait for the disk.
 
 }  // namespace
 
@@ -16,6 +17,7 @@ LaneThreads::LaneThreads()
       writes_(kWriteThreads),
       workers_(kWorkerThreads),
       data_(kDataThreads),
+      downloads_(kDownloadThreads),
       files_(kFileThreads) {}
 
 }  // namespace lorsa::server

@@ -8,11 +8,12 @@
 namespace lorsa::server {
 
 struct CallLanes {
-  Executor& reads;    // nothing but a read of the catalog
-  Executor& writes;   // the catalog's writer, which another process may hold up
-  Executor& workers;  // nothing but a read of the catalog, to hear workers
-  Executor& data;     // the disk, for a piece of a file
-  Executor& files;    // the disk, for whole files; and the catalog's writer
+  Executor& reads;      // nothing but a read of the catalog
+  Executor& writes;     // the catalog's writer, which another process may hold up
+  Executor& workers;    // nothing but a read of the catalog, to hear workers
+  Executor& data;       // the disk, for a look at it or to take a piece of a file
+  Executor& downloads;  // the disk, to read a piece of a file
+  Executor& files;      // the disk, for whole files; and the catalog's writer
 };
 
 // The threads of all lanes.
@@ -29,8 +30,9 @@ class LaneThreads {
   Executor writes_;
   Executor workers_;
   Executor data_;
+  Executor downloads_;
   Executor files_;
-  const CallLanes lanes_{reads_, writes_, workers_, data_, files_};
+  const CallLanes lanes_{reads_, writes_, workers_, data_, downloads_, files_};
 };
 
 }  // namespace lorsa::server

@@ -8,7 +8,7 @@ namespace lorsa::server {
 
 // All calls on the same threads.
 inline CallLanes OneLane(Executor& executor) {
-  return {executor, executor, executor, executor, executor};
+  return {executor, executor, executor, executor, executor, executor};
 }
 
 }  // namespace lorsa::server

@@ -127,7 +127,7 @@ ActivationService::ActivationService(ActivationServiceEnvironment environment)
   ServerStreaming({"StreamSequences", Access::kAnyone, lanes.files}, *this, &Self::OpenSequences,
                   &lanes.data);
   ServerStreaming({"ReadAttentionWeights", Access::kAnyone, lanes.files}, *this,
-                  &Self::OpenAttentionWeights, &lanes.data);
+                  &Self::OpenAttentionWeights, &lanes.downloads);
   Unary({"QuarantineActivationSet", Access::kAnyone, lanes.writes}, *this, &Self::Quarantine);
   Unary({"DeleteActivationSet", Access::kAnyone, lanes.files}, *this, &Self::Delete);
   ClientStreaming({"UploadShard", Access::kAnyone, lanes.data}, *this, uploads_, &Self::OpenUpload);

@@ -62,7 +62,7 @@ JobService::JobService(JobServiceEnvironment environment)
   Unary({"ListSweeps", Access::kAnyone, lanes.reads}, sweeps_, &SweepHandlers::List);
   Unary({"CancelSweep", Access::kAnyone, lanes.writes}, sweeps_, &SweepHandlers::Cancel);
   ServerStreaming({"WatchJob", Access::kAnyone, lanes.reads}, *this, &JobService::OpenWatch);
-  ServerStreaming({"ReadLogs", Access::kAnyone, lanes.data}, *this, &JobService::OpenLogs);
+  ServerStreaming({"ReadLogs", Access::kAnyone, lanes.downloads}, *this, &JobService::OpenLogs);
 }
 
 template <typename Request, auto verb>

@@ -17,8 +17,10 @@ namespace {
 using testing::IsEmpty;
 
 constexpr int kPublishers = 10;
-constexpr int kFileThreads = 8;   // as in call_lanes.cc
-constexpr int kWriteThreads = 8;  // as well
+// As in call_lanes.cc.
+constexpr int kFileThreads = 8;
+constexpr int kDownloadThreads = 8;
+constexpr int kWriteThreads = 8;
 constexpr absl::Duration kPatience = absl::Seconds(10);
 
 class StallsTest : public JobServicesTest {
@@ -119,6 +121,39 @@ TEST_F(StallsTest, ADiskThatTakesMinutesHoldsUpNobodyButThosePublishing) {
     const v1::ServerMessage answer = publisher.client->Hear();
     ASSERT_TRUE(answer.has_checkpoint_published()) << publisher.id;
     EXPECT_EQ(answer.checkpoint_published().error(), "");
+  }
+}
+
+// Four reads that hung, of logs or checkpoints, stopped uploads and GetServerInfo.
+TEST_F(StallsTest, DownloadsThatWaitForTheDiskHoldUpNoOtherCall) {
+  const Session session = RunSession("demo");
+  ASSERT_TRUE(WriteFileAtomically(fs_, Layout().LogFile("demo", 1), "a line\n").ok());
+  fs_.CloseGate();
+  constexpr int kReaders = 12;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::ReadLogsResponse>>> readers;
+  v1::ReadLogsRequest request;
+  request.set_name("jobs/demo");
+  for (int i = 0; i < kReaders; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    readers.push_back(jobs_->ReadLogs(contexts.back().get(), request));
+  }
+  EXPECT_TRUE(AwaitQueued(threads_.lanes().downloads, kReaders - kDownloadThreads));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+  context.AddMetadata("authorization", "Bearer " + session.worker.bootstrap.token());
+  v1::GetStagedUploadRequest uploads;
+  uploads.set_folder(CheckpointId(10));
+  v1::Upload upload;
+  const grpc::Status status =
+      v1::WorkerService::NewStub(channel_)->GetStagedUpload(&context, uploads, &upload);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  fs_.OpenGate();
+  for (auto& reader : readers) {
+    std::string text;
+    for (v1::ReadLogsResponse part; reader->Read(&part);) text += part.text();
+    EXPECT_EQ(text, "a line\n");
+    EXPECT_TRUE(reader->Finish().ok());
   }
 }
 
