@@ -10,7 +10,7 @@ import pathlib
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from synthetic_set import write_set
@@ -45,7 +45,9 @@ class Service:
     entered again and again.
     """
 
-    def __init__(self, folder: pathlib.Path, *flags: str) -> None:
+    def __init__(
+        self, folder: pathlib.Path, *flags: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.program = BIN / "lorsad"
         self.listen = "127.0.0.1:0"
         self.folder = folder
@@ -53,6 +55,7 @@ class Service:
         self.sets = folder / "sets"
         self.log = folder / "lorsad.log"
         self.flags = flags
+        self.environment = environment or {}  # beside this process's
         self.process: subprocess.Popen[bytes] | None = None
         for path in (self.data, self.sets):
             path.mkdir(exist_ok=True)
@@ -80,7 +83,9 @@ class Service:
         command = [self.program, "--data-dir", self.data, "--listen", self.listen]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--activation-root", self.sets, *self.flags], stderr=log
+                [*command, "--activation-root", self.sets, *self.flags],
+                stderr=log,
+                env={**os.environ, **self.environment},
             )
 
     def _listening(self) -> bool:

@@ -17,6 +17,7 @@ import grpc
 import pytest
 from disks import fill, small_disk
 from health import NOT_SERVING, SERVING, health
+from old_catalog import make_version_1
 from pages import code_of
 from service import PATIENCE, ROOT, Service, run_lorsad, wait_for
 from synthetic_set import write_set
@@ -252,14 +253,10 @@ def test_an_older_data_folder_is_upgraded_with_a_copy_and_a_newer_one_left_alone
     assert "newer lorsad" in result.stderr
     assert catalog.read_bytes() == before
 
-    # Version 1 is what the unit tests' oldest program made (server/catalog/schema_test.cc).
-    source = (ROOT / "server/catalog/schema_test.cc").read_text()
-    tables = source.split('R"sql(', 1)[1].split(')sql"', 1)[0]
     for path in service.data.glob("catalog.sqlite*"):
         path.unlink()
     (service.data / "generation").unlink()  # which a lorsad of that time did not write
-    with contextlib.closing(sqlite3.connect(catalog)) as connection:
-        connection.executescript(tables)
+    make_version_1(service.data)
     with service:
         assert [job["name"] for job in service.json("job", "list")] == ["jobs/old"]
         assert service.json("checkpoint", "list", "old")[0]["step"] == "10"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import pathlib
 import shutil
-import sqlite3
 from typing import Any
 
 from disks import fill, small_disk
-from service import PATIENCE, ROOT, Service, run_lorsad, wait_for
+from old_catalog import make_version_1
+from service import PATIENCE, Service, run_lorsad, wait_for
 from synthetic_set import write_set
 
 SPEC = (
@@ -116,14 +115,6 @@ def test_a_restore_on_a_full_disk_fails_the_start_and_loses_nothing(
         ballast.unlink()
         service.start()
         assert published(service, "j") == before
-
-
-def make_version_1(data: pathlib.Path) -> None:
-    """A catalog as the unit tests' oldest program made it (server/catalog/schema_test.cc)."""
-    source = (ROOT / "server/catalog/schema_test.cc").read_text()
-    tables = source.split('R"sql(', 1)[1].split(')sql"', 1)[0]
-    with contextlib.closing(sqlite3.connect(data / "catalog.sqlite")) as connection:
-        connection.executescript(tables)
 
 
 def test_the_copy_that_an_upgrade_left_can_be_put_back(tmp_path: pathlib.Path) -> None:

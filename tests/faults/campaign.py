@@ -6,12 +6,14 @@ import contextlib
 import os
 import pathlib
 import random
+import shutil
 import signal
 import time
 
 import data_folder
 import obstacles
 from actions import VARIANTS, Actions
+from clock import ShiftedClock
 from health import wait_until_serving
 from history import state_name
 from load import OUTAGE, Load
@@ -23,6 +25,7 @@ from lorsa.v1.activation_service_pb2 import (
     QuarantineActivationSetRequest,
     VerifyActivationSetRequest,
 )
+from old_catalog import make_version_1
 from oracle import Oracle
 from reading import list_checkpoints, list_jobs
 from service import BIN, Service, run_lorsad, wait_for
@@ -47,6 +50,8 @@ FAULTS = {
     "hold_catalog": 2,
     "quarantine_during_verification": 2,
     "restore": 2,
+    "step_clock": 2,
+    "downgrade": 2,
 }
 
 
@@ -60,7 +65,14 @@ class Campaign:
         flags = ("--max-running-jobs", "2", "--disk-reserve-bytes", "0")
         self._worker_program = folder / "lorsa-worker"
         self._worker_program.symlink_to(BIN / "lorsa-worker")
-        self.service = Service(folder, *flags, "--worker-binary", str(self._worker_program))
+        self._clock = ShiftedClock(folder)
+        self.service = Service(
+            folder,
+            *flags,
+            "--worker-binary",
+            str(self._worker_program),
+            environment=self._clock.environment,
+        )
         self.oracle = Oracle()
         self._actions = Actions(self.oracle, folder)
         write_set(folder / "to_upload", sequences=140, seed=1)
@@ -224,12 +236,54 @@ class Campaign:
         self.service.start()
         return problems + [result.stderr for result in results if result.returncode != 0]
 
+    def _step_clock(self, chance: random.Random) -> list[str]:
+        """The server's clock is set, ahead or back; its workers keep theirs."""
+        self._clock.set_ahead(chance.choice([0, 5, 60, 3600, 10 * 24 * 3600]))
+        self._kill_worker(chance)
+        if chance.random() < 0.3:
+            self._kill_server(chance)
+        return data_folder.abandoned_workers(self.service)
+
+    def _downgrade(self, chance: random.Random) -> list[str]:
+        """A copy of the data gets the catalog of an older lorsad, which knows none of its jobs."""
+        problems = self._stop(chance)
+        self._kill_workers()  # they would go on writing
+        copy = self.folder / f"downgraded-{chance.getrandbits(64)}"
+        shutil.copytree(
+            self.service.data,
+            copy,
+            copy_function=os.link,
+            ignore=lambda folder, names: [n for n in names if n.startswith("catalog.sqlite")],
+        )
+        (old := self.folder / f"{copy.name}-catalog").mkdir()
+        before = data_folder.inodes(copy)
+        assert before or not self.oracle.jobs()
+        result = run_lorsad("restore", "--set-aside", make_version_1(old), "--data-dir", copy)
+        problems += [result.stderr] if result.returncode != 0 else []
+        gone = before.keys() - data_folder.inodes(copy).keys()
+        problems += [f"{before[inode]} is gone" for inode in gone]
+        jobs = copy / "jobs"
+        problems += [f"{path} is not set aside" for path in jobs.iterdir() if path.name != "old"]
+        shutil.rmtree(copy)
+        self.service.start()
+        return problems
+
     def _stop(self, chance: random.Random) -> list[str]:
         if chance.random() < 0.5:
             self.service.kill()
             return []
         code = self.service.terminate()
         return [] if code == 0 else [f"lorsad exited with {code}"]
+
+    def _kill_workers(self) -> None:
+        """All of them, while no server starts others."""
+
+        def none_is_left() -> bool:
+            for pid in self.service.worker_pids():
+                self._kill(pid)
+            return not self.service.worker_pids()
+
+        wait_for("workers to end", none_is_left)
 
     def _kill(self, pid: int) -> None:
         if (worked_on := data_folder.attempt_of_worker(pid)) is not None:

@@ -65,6 +65,15 @@ def stored_jobs(data: pathlib.Path) -> dict[str, StoredJob]:
     return jobs
 
 
+def inodes(data: pathlib.Path) -> dict[int, pathlib.Path]:
+    """The files of jobs and sets, wherever in the data folder they are."""
+    return {
+        path.stat().st_ino: path
+        for path in data.rglob("*")
+        if path.is_file() and {"jobs", "sets"} & set(path.relative_to(data).parts)
+    }
+
+
 def problems_at_rest(service: Service) -> list[str]:
     """After a drain: processes that are left; files that are left, missing or not as listed."""
     # A worker that has told its outcome needs a moment to end.
@@ -154,7 +163,8 @@ def attempt_of_worker(pid: int) -> tuple[str, int] | None:
         command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     except OSError:
         return None
-    if "--bootstrap" not in command:
-        return None
-    bootstrap = pathlib.Path(command[command.index("--bootstrap") + 1])
-    return bootstrap.parts[-4], int(bootstrap.parts[-2])
+    if not any(command):
+        return None  # it is ending
+    (bootstrap,) = (word for word in command if word.startswith("--bootstrap="))
+    path = pathlib.Path(bootstrap.removeprefix("--bootstrap="))
+    return path.parts[-4], int(path.parts[-2])

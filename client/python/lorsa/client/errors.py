@@ -99,6 +99,8 @@ _CLASSES: dict[str, type[RpcError]] = {
     "UNAVAILABLE": UnavailableError,
 }
 _FAULTS_OF_SERVER = ("INTERNAL", "UNKNOWN", "DATA_LOSS")
+# The last one is what grpc.aio says of a message that it could not send.
+_BROKEN_CONNECTION = ("RST_STREAM", "Stream removed", "Internal error from Core")
 _DETAILS = "grpc-status-details-bin"
 
 
@@ -139,8 +141,8 @@ def _is_broken_connection(code: grpc.StatusCode, message: str) -> bool:
     """gRPC reports some broken connections with codes that servers use as well."""
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return True
-    return code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN) and (
-        "RST_STREAM" in message or "Stream removed" in message
+    return code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN) and any(
+        text in message for text in _BROKEN_CONNECTION
     )
 
 
