@@ -163,8 +163,8 @@ def attempt_of_worker(pid: int) -> tuple[str, int] | None:
         command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     except OSError:
         return None
-    if not any(command):
-        return None  # it is ending
-    (bootstrap,) = (word for word in command if word.startswith("--bootstrap="))
-    path = pathlib.Path(bootstrap.removeprefix("--bootstrap="))
-    return path.parts[-4], int(path.parts[-2])
+    option = "--bootstrap="
+    files = [pathlib.Path(word.removeprefix(option)) for word in command if word.startswith(option)]
+    if not files:
+        return None  # it has ended, and its pid may be another's
+    return files[0].parts[-4], int(files[0].parts[-2])
