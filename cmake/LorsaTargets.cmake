@@ -4,7 +4,8 @@
 #   lorsa_program(NAME lorsad SOURCES main.cc … DEPS …)          the executable of that name
 #   lorsa_tests(NAME base SOURCES a_test.cc … DEPS …)            one GoogleTest binary, base_tests;
 #                                                                each of its cases is a ctest test
-#                                                                with the label NAME
+#                                                                with the label NAME; nothing
+#                                                                without BUILD_TESTING
 
 set(LORSA_SANITIZE "" CACHE STRING "Value of -fsanitize= for our own code")
 
@@ -48,6 +49,9 @@ endfunction()
 
 include(GoogleTest)
 function(lorsa_tests)
+  if(NOT BUILD_TESTING)
+    return()
+  endif()
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
   add_executable(${ARG_NAME}_tests ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME}_tests PRIVATE lorsa_options ${ARG_DEPS} GTest::gmock GTest::gtest_main)

@@ -44,7 +44,7 @@ print(importlib.util.find_spec(sys.argv[1]).submodule_search_locations[0])" "$1"
 lorsa() { "$bin/lorsa" --server "$(<"$server/endpoint")" "$@"; }
 
 step "Set-up and build"
-deploy/setup.sh
+deploy/setup.sh programs
 deploy/build.sh programs
 begin=$SECONDS
 
