@@ -43,7 +43,7 @@ bool IsControl(absl::string_view text, size_t i) {
 std::string FormatCount(int64_t count) {
   std::string text = absl::StrCat(count);
   const int first_digit = count < 0 ? 1 : 0;
-  for (int i = static_cast<int>(text.size()) - 3; i > first_digit; i -= 3) text.insert(i, ",");
+  for (int i = static_cast<int>(text.size()) - 3; i > first_digit; i -= 3) text.insert(i, 1, ',');
   return text;
 }
 
