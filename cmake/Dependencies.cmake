@@ -2,9 +2,11 @@
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Paths relative to the source folder, so that every clone on a machine finds what another compiled.
+  # Paths relative to the source folder, so that every clone on a machine finds what another
+  # compiled. The two leniences are what ccache wants for precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=true ${CCACHE})
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=true
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
 find_package(Threads REQUIRED)
