@@ -46,7 +46,8 @@ CheckpointService::CheckpointService(CheckpointServiceEnvironment environment)
   Unary({"UnpinCheckpoint", Access::kAnyone, lanes.writes}, *this,
         &CheckpointService::SetPinned<v1::UnpinCheckpointRequest, false>);
   Unary({"DeleteCheckpoint", Access::kAnyone, lanes.files}, *this, &CheckpointService::Delete);
-  ServerStreaming({"ReadFile", Access::kAnyone, lanes.downloads}, *this, &CheckpointService::OpenFile);
+  ServerStreaming({"ReadFile", Access::kAnyone, lanes.downloads}, *this,
+                  &CheckpointService::OpenFile);
   ServerStreaming({"ImportCheckpoint", Access::kAnyone, lanes.files}, *this,
                   &CheckpointService::OpenImport);
 }

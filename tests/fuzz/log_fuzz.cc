@@ -11,7 +11,7 @@ using namespace lorsa;  // NOLINT
 
 namespace {
 
-bool IsUtf8(const std::string& text) { return server::Utf8Prefix(text, text.size()) == text; }
+bool IsUtf8(const std::string& text) { return Utf8Prefix(text, text.size()) == text; }
 
 size_t Lines(absl::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
 
