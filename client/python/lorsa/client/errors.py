@@ -133,7 +133,8 @@ def _details(
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS:
             for detail in status_pb2.Status.FromString(value).details:
-                _ = any(detail.Unpack(message) for message in (info, bad_request, request))
+                for message in (info, bad_request, request):
+                    detail.Unpack(message)  # if it is one
     return info, bad_request, request.request_id
 
 
