@@ -6,10 +6,12 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/shifted_wall_clock.h"
 
 namespace lorsa {
 namespace {
@@ -77,6 +79,17 @@ TEST_F(FolderLeaseTest, AHolderThatWasKilledIsWaitedForAndReplaced) {
   const auto lease = FolderLease::Acquire(Lock(), kImpatient);
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_THAT(Names(), ElementsAre("lock.owner-8"));
+}
+
+TEST_F(FolderLeaseTest, WaitsOnTheMonotonicClock) {
+  Write("lock.owner-7", "held 0000000123 by process 1 on elsewhere\n");
+  ShiftedWallClock clock(0);
+  clock.StopAt(1'000'000'000);
+  auto acquired = std::async(std::launch::async,
+                             [this] { return FolderLease::Acquire(Lock(), kImpatient).status(); });
+  EXPECT_EQ(acquired.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  clock.SetAhead(0);
+  EXPECT_TRUE(acquired.get().ok());
 }
 
 TEST_F(FolderLeaseTest, WithoutPatienceAKilledHolderCountsAsLiving) {
