@@ -8,12 +8,28 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
+// While it is set, every connection that accept4(2) would return was aborted, and the next waits.
+static std::atomic<bool> connections_abort_for_ever = false;
+
+// In the place of the C library's.
+extern "C" int accept4(int listener, sockaddr* address, socklen_t* size, int flags) {
+  if (connections_abort_for_ever) {
+    errno = ECONNABORTED;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_accept4, listener, address, size, flags));
+}
 
 namespace lorsa::server {
 namespace {
@@ -116,6 +132,14 @@ TEST_F(ConnectionAcceptorTest, ItRecoversAfterAcceptHasFailed) {
   EXPECT_TRUE(connected);
   EXPECT_TRUE(was_full);
   EXPECT_TRUE(CanConnect());
+}
+
+TEST_F(ConnectionAcceptorTest, StopsWhileConnectionsKeepComing) {
+  connections_abort_for_ever = true;
+  const Descriptor waiting = Connect();
+  auto stopped = std::async(std::launch::async, [this] { acceptor_.reset(); });
+  EXPECT_EQ(stopped.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  connections_abort_for_ever = false;
 }
 
 }  // namespace
