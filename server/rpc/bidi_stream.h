@@ -74,8 +74,7 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
 
   void Start() {
     self_ = this->shared_from_this();
-    const absl::Status admitted = call_.Admit(
-        /*request_bytes=*/0, [stream = this->shared_from_this()] { stream->Open(); });
+    const absl::Status admitted = call_.Admit(/*request_bytes=*/0, StepOf(&BidiStream::Open));
     if (!admitted.ok()) EndUnopened(admitted);
   }
 
@@ -98,10 +97,9 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return Schedule(call_.executor(), [](BidiStream& stream) { stream.Close(); });
+    if (!ok) return call_.Schedule(call_.executor(), StepOf(&BidiStream::Close));
     Executor* const executor = handler_->OnArrival(incoming_);
-    Schedule(executor == nullptr ? call_.executor() : *executor,
-             [](BidiStream& stream) { stream.Handle(); });
+    call_.Schedule(executor == nullptr ? call_.executor() : *executor, StepOf(&BidiStream::Handle));
   }
 
   void OnWriteDone(bool ok) override {
@@ -139,10 +137,7 @@ class BidiStream final : public grpc::ServerBidiReactor<Request, Response>,
     const std::weak_ptr<BidiStream> stream_;
   };
 
-  template <typename Step>
-  void Schedule(Executor& executor, Step step) {
-    call_.Schedule(executor, [stream = this->shared_from_this(), step] { step(*stream); });
-  }
+  CallStep StepOf(void (BidiStream::*step)()) { return {this->shared_from_this(), step}; }
 
   void Open() {
     const absl::Status status = CatchExceptions([this] { return OpenHandler(); });

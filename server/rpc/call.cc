@@ -26,7 +26,7 @@ std::string RequestIdOf(const grpc::CallbackServerContext& context) {
   return NewRequestId();
 }
 
-absl::Status Call::Admit(size_t request_bytes, std::function<void()> first_step) {
+absl::Status Call::Admit(size_t request_bytes, CallStep first_step) {
   absl::StatusOr<Executor::Ticket> ticket = CatchExceptions(
       [&] { return method_.executor.Admit(std::move(first_step), peer_, request_bytes); });
   if (const auto delay = RetryDelayOf(ticket.status()); delay.has_value()) {

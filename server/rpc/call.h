@@ -41,6 +41,20 @@ struct Method {
   MethodRecords records;
 };
 
+// A member function of a reactor, to be called once. Owns a share of the reactor: the call may end
+// on another thread while the step still runs.
+class CallStep {
+ public:
+  template <typename Reactor>
+  CallStep(std::shared_ptr<Reactor> reactor, void (Reactor::*step)())
+      : run_([reactor = std::move(reactor), step] { ((*reactor).*step)(); }) {}
+
+  void operator()() const { run_(); }
+
+ private:
+  std::function<void()> run_;
+};
+
 // What the client calls the call by, in its metadata; a new id if it calls it nothing.
 std::string RequestIdOf(const grpc::CallbackServerContext& context);
 
@@ -58,7 +72,7 @@ class Call {
 
   // Queues the first step, on a thread of gRPC. An error is that of Executor::Admit; advice when to
   // try again also goes where gRPC's own retries look for it.
-  absl::Status Admit(size_t request_bytes, std::function<void()> first_step);
+  absl::Status Admit(size_t request_bytes, CallStep first_step);
 
   // On cancellation: whether the call left the queue, and the first step never runs.
   bool Withdraw() { return method_.executor.Withdraw(ticket_); }
@@ -78,7 +92,7 @@ class Call {
   }
 
   // Queues another step. Thread-safe.
-  void Schedule(Executor& executor, std::function<void()> step) const {
+  void Schedule(Executor& executor, CallStep step) const {
     executor.Schedule(std::move(step), peer_);
   }
   // Of the first step.

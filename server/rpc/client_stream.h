@@ -53,17 +53,16 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
 
   void Start() {
     self_ = this->shared_from_this();
-    const absl::Status admitted = call_.Admit(
-        /*request_bytes=*/0, [stream = this->shared_from_this()] { stream->Open(); });
+    const absl::Status admitted = call_.Admit(/*request_bytes=*/0, StepOf(&ClientStream::Open));
     if (!admitted.ok()) Finish(admitted);
   }
 
   // After the last message, and when the client vanished.
   void OnReadDone(bool ok) override {
     stream_->ClientActed();
-    if (!ok) return Schedule(long_work_, [](ClientStream& stream) { stream.End(); });
-    Schedule(std::exchange(begun_, true) ? call_.executor() : long_work_,
-             [](ClientStream& stream) { stream.Handle(); });
+    if (!ok) return call_.Schedule(long_work_, StepOf(&ClientStream::End));
+    call_.Schedule(std::exchange(begun_, true) ? call_.executor() : long_work_,
+                   StepOf(&ClientStream::Handle));
   }
 
   void OnCancel() override {
@@ -74,10 +73,7 @@ class ClientStream final : public grpc::ServerReadReactor<Request>,
   void OnDone() override { self_.reset(); }
 
  private:
-  template <typename Step>
-  void Schedule(Executor& executor, Step step) {
-    call_.Schedule(executor, [stream = this->shared_from_this(), step] { step(*stream); });
-  }
+  CallStep StepOf(void (ClientStream::*step)()) { return {this->shared_from_this(), step}; }
 
   void Open() {
     const absl::Status status = CatchExceptions([this] { return OpenSink(); });

@@ -61,8 +61,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
 
   void Start(size_t request_bytes) {
     self_ = this->shared_from_this();
-    const absl::Status admitted =
-        call_.Admit(request_bytes, [stream = this->shared_from_this()] { stream->Pull(); });
+    const absl::Status admitted = call_.Admit(request_bytes, PullStep());
     if (!admitted.ok()) End(admitted);
   }
 
@@ -92,9 +91,8 @@ class ServerStream final : public grpc::ServerWriteReactor<Response>,
  private:
   enum class State { kPulling, kWriting, kIdle, kDone };
 
-  void SchedulePull() {
-    call_.Schedule(pulling_, [stream = this->shared_from_this()] { stream->Pull(); });
-  }
+  CallStep PullStep() { return {this->shared_from_this(), &ServerStream::Pull}; }
+  void SchedulePull() { call_.Schedule(pulling_, PullStep()); }
 
   void Wake() {
     {

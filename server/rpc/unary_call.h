@@ -17,16 +17,19 @@
 namespace lorsa::server {
 
 // Runs `handler` on the executor of the method and finishes the call with its status. A call that
-// is cancelled while it waits leaves the queue. Owns itself until OnDone, which gRPC calls once,
-// after Finish.
-class UnaryCall final : public grpc::ServerUnaryReactor {
+// is cancelled while it waits leaves the queue. Owned by itself until OnDone, which gRPC calls
+// once, after Finish, and by its step.
+class UnaryCall final : public grpc::ServerUnaryReactor,
+                        public std::enable_shared_from_this<UnaryCall> {
  public:
   using Handler = std::function<absl::Status(const Caller&)>;
 
-  UnaryCall(const Method& method, grpc::CallbackServerContext* context, size_t request_bytes,
-            Handler handler)
-      : call_(method, *context), handler_(std::move(handler)) {
-    const absl::Status admitted = call_.Admit(request_bytes, [this] { Run(); });
+  UnaryCall(const Method& method, grpc::CallbackServerContext* context, Handler handler)
+      : call_(method, *context), handler_(std::move(handler)) {}
+
+  void Start(size_t request_bytes) {
+    self_ = shared_from_this();
+    const absl::Status admitted = call_.Admit(request_bytes, {shared_from_this(), &UnaryCall::Run});
     if (!admitted.ok()) Finish(call_.End(admitted));
   }
 
@@ -34,7 +37,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     if (call_.Withdraw()) Finish(call_.End(CancelledByClient()));
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() override { self_.reset(); }
 
  private:
   void Run() {
@@ -51,6 +54,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
   Call call_;
   Handler handler_;
+  std::shared_ptr<UnaryCall> self_;
   std::unique_ptr<OpenStreams::Stream> answer_;
 };
 
@@ -59,11 +63,13 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 template <typename Request, typename Response, typename Handler>
 grpc::ServerUnaryReactor* ServeUnary(const Method& method, grpc::CallbackServerContext* context,
                                      const Request* request, Response* response, Handler handler) {
-  return new UnaryCall(method, context, RequestBytes(*request),
-                       [request, response, handler = std::move(handler)](
-                           const Caller& caller) mutable -> absl::Status {
-                         return handler(caller, *request, *response);
-                       });
+  auto call = std::make_shared<UnaryCall>(method, context,
+                                          [request, response, handler = std::move(handler)](
+                                              const Caller& caller) mutable -> absl::Status {
+                                            return handler(caller, *request, *response);
+                                          });
+  call->Start(RequestBytes(*request));
+  return call.get();
 }
 
 }  // namespace lorsa::server
