@@ -16,6 +16,8 @@ void RemoveStaging(const JobEnvironment& env, const AttemptKey& last) {
   for (const std::string& name : *attempts) {
     int attempt = 0;
     if (!absl::SimpleAtoi(name, &attempt) || attempt > last.attempt) continue;
+    // A worker that was killed while it wrote its outcome leaves this; nobody writes it again.
+    env.fs.Remove(env.layout.OutcomeFile(last.job_id, attempt) + ".tmp").IgnoreError();
     const absl::Status removed = env.fs.RemoveAll(env.layout.StagingFolder(last.job_id, attempt));
     if (removed.ok()) continue;
     spdlog::warn("event=staging_not_removed job={} attempt={} error=\"{}\"", last.job_id, attempt,

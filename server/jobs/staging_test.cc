@@ -35,6 +35,15 @@ TEST_F(StagingTest, AJobThatEndsLeavesNothingStagedByEarlierAttempts) {
   EXPECT_FALSE(fs_.Exists(first.bootstrap.staging_folder()).value());
 }
 
+// A worker that was killed while it wrote its outcome left a part of it for ever.
+TEST_F(StagingTest, NextAttemptRemovesAnOutcomeThatWasNotFinished) {
+  FakeWorker first = Run("demo");
+  const std::string unfinished = first.bootstrap.outcome_file() + ".tmp";
+  ASSERT_TRUE(WriteFileAtomically(fs_, unfinished, "kind: KIND_SUC").ok());
+  LoseAndRecover();
+  EXPECT_FALSE(fs_.Exists(unfinished).value());
+}
+
 TEST_F(StagingTest, AServerThatStartsRemovesWhatEndedJobsHaveStaged) {
   FakeWorker ended = Run("ended");
   ASSERT_TRUE(SayOutcome(ended, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
