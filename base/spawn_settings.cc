@@ -5,11 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/file_system.h"
 
 namespace lorsa {
 
@@ -52,6 +55,15 @@ void SpawnSettings::SendOutputTo(int fd) {
 bool IsProgram(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
+}
+
+bool IsProgramOnPath(const std::string& name) {
+  if (name.find('/') != std::string::npos) return IsProgram(name);
+  const char* const path = ::getenv("PATH");
+  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
+    if (IsProgram(JoinPath(folder, name))) return true;
+  }
+  return false;
 }
 
 std::vector<char*> SpawnPointers(std::vector<std::string>& texts) {

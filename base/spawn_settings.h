@@ -37,6 +37,9 @@ class SpawnSettings {
 // Whether `path` is a file that this process may execute.
 bool IsProgram(const std::string& path);
 
+// The same for a name without '/', which is looked for in the folders of PATH.
+bool IsProgramOnPath(const std::string& name);
+
 // Arguments or an environment as posix_spawn takes them; valid as long as `texts` is.
 std::vector<char*> SpawnPointers(std::vector<std::string>& texts);
 

@@ -13,7 +13,7 @@ import grpc
 from finished_job import SPEC, service_with_finished_job
 from lorsa.client import Client
 from lorsa.client.errors import RpcError
-from lorsa.client.spec import parse_spec
+from lorsa.client.spec import create_job_request
 from lorsa.v1 import (
     activation_service_pb2,
     checkpoint_service_pb2,
@@ -63,8 +63,7 @@ class Requests:
             raise AssertionError(f"{request} was not refused")
 
     def create(self, **fields: Any) -> job_service_pb2.CreateJobRequest:
-        spec = parse_spec(SPEC | fields)
-        return job_service_pb2.CreateJobRequest(job_id="new", spec=spec, validate_only=True)
+        return create_job_request(SPEC | fields, "new", validate_only=True)
 
     # --- Calls with one answer ---
 
@@ -119,7 +118,7 @@ class Requests:
         self.refused("INVALID_ARGUMENT", self.stubs.job.CreateJob, self.create(top_k=1 << 20))
 
     def ask_create_under_a_taken_id(self) -> None:
-        request = job_service_pb2.CreateJobRequest(job_id="done", spec=parse_spec(SPEC))
+        request = create_job_request(SPEC, "done")
         self.refused("ALREADY_EXISTS", self.stubs.job.CreateJob, request)
 
     def ask_get_unknown_job(self) -> None:

@@ -81,7 +81,7 @@ absl::Status Make(const std::string& path, int64_t points) {
   LORSA_ASSIGN_OR_RETURN(const auto catalog, Catalog::Open(path));
   NewJob job;
   job.id = kJob;
-  job.spec.set_activation_set("set");
+  job.spec.mutable_training()->set_activation_set("set");
   job.resolved_spec = job.spec;
   LORSA_RETURN_IF_ERROR(catalog->CreateJob(job, absl::Now()).status());
   JobChange begins;

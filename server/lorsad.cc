@@ -18,6 +18,9 @@
 #include "base/rooted_file_system.h"
 #include "base/status_macros.h"
 #include "server/catalog/missing_file_locks.h"
+#include "server/kinds/program_kind.h"
+#include "server/kinds/training_kind.h"
+#include "server/model/spec_facts.h"
 #include "server/spare_room.h"
 #include "server/webhooks/webhook_key.h"
 
@@ -86,6 +89,16 @@ std::string WorkerProgramOf(const LorsadOptions& options) {
       options.worker_wrapper.empty() ? options.worker_binary : options.worker_wrapper;
   return named.empty() ? JoinPath(ProgramFolder(), "lorsa-worker")
                        : std::filesystem::absolute(named).string();
+}
+
+JobKinds KindsOf(const LorsadOptions& options, const Catalog& catalog, FileSystem& fs,
+                 const DataLayout& layout) {
+  JobKinds kinds;
+  kinds.Add(kTrainingKind, std::make_unique<TrainingKind>(catalog, fs, layout, ThisMachine()));
+  for (const JobKindOptions& kind : options.job_kinds) {
+    kinds.Add(kind.name, std::make_unique<ProgramKind>(kind.command));
+  }
+  return kinds;
 }
 
 // Where programs on this machine reach a server that listens on `host`.
@@ -190,11 +203,15 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
       launcher_(
           foundation.worker_program, options.cuda_devices, [] { return CountOutOfMemoryKills(); },
           options.worker_wrapper.empty() ? WorkerProgram::kWorker : WorkerProgram::kWrapper),
-      jobs_({.capacity = CapacityFor(options), .worker_endpoint = options.worker_endpoint},
+      kinds_(KindsOf(options, *catalog_, *fs_, layout_)),
+      jobs_({.capacity = CapacityFor(options),
+             .worker_endpoint = options.worker_endpoint,
+             .server_version = kVersion},
             {.catalog = *catalog_,
              .fs = *fs_,
              .launcher = launcher_,
              .watchers = watchers_,
+             .kinds = kinds_,
              .layout = layout_,
              .now = absl::Now,
              .random_bytes = SystemRandomBytes,
@@ -211,7 +228,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                     jobs_.PauseForQuarantine(job, why).IgnoreError();
                   }),
       set_uploads_(*fs_, layout_.SetsFolder(), options.disk_reserve_bytes),
-      staged_uploads_(*catalog_, *fs_, layout_, options.disk_reserve_bytes),
+      staged_uploads_(*catalog_, kinds_, *fs_, layout_, options.disk_reserve_bytes),
       server_info_service_(calls_, threads_.lanes().data, *catalog_, *fs_, conditions_,
                            Describe(options, foundation.roots, layout_, start_time_)),
       activation_service_({.calls = calls_,
@@ -242,7 +259,7 @@ Lorsad::Lorsad(const LorsadOptions& options, Foundation foundation)
                     .fs = *fs_,
                     .watchers = watchers_,
                     .layout = layout_,
-                    .planning = {.machine = ThisMachine(),
+                    .planning = {.kinds = kinds_,
                                  .capacity = jobs_.capacity(),
                                  .now = absl::Now,
                                  .webhooks = WebhookReceivers(options.webhooks.allowed_hosts)}}),

@@ -114,6 +114,7 @@ class Lorsad {
   ServerConditions conditions_;
   JobWatchHub watchers_;
   LocalProcessLauncher launcher_;
+  const JobKinds kinds_;
   JobManager jobs_;
   OpenStreams streams_;
   OpenStreams answers_;

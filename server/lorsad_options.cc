@@ -4,15 +4,18 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/identifiers.h"
 #include "base/spawn_settings.h"
 #include "base/status_macros.h"
 #include "job_spec/textproto.h"
 #include "lorsa/v1/server_config.pb.h"
+#include "server/model/spec_facts.h"
 #include "server/webhooks/webhook_key.h"
 #include "server/webhooks/webhook_receivers.h"
 
@@ -170,6 +173,24 @@ void CheckWorkerProgram(const LorsadOptions& options, Problems& problems) {
                      "must be HOST:PORT, where workers run by worker_wrapper reach this server");
 }
 
+void CheckJobKinds(const LorsadOptions& options, Problems& problems) {
+  problems.AddUnless(options.job_kinds.empty() || options.worker_wrapper.empty(), "job_kinds",
+                     "cannot be combined with worker_wrapper: their programs run on this machine");
+  std::set<std::string> names = {kTrainingKind};
+  for (const JobKindOptions& kind : options.job_kinds) {
+    const absl::Status valid = ValidateId("name", kind.name);
+    if (!valid.ok()) {
+      problems.Add("job_kinds", absl::StrCat("has a ", valid.message()));
+    } else {
+      problems.AddUnless(names.insert(kind.name).second, "job_kinds",
+                         absl::StrCat("names a kind '", kind.name,
+                                      "' that there is already; choose another name"));
+    }
+    problems.AddUnless(!kind.command.empty() && !kind.command.front().empty(), "job_kinds",
+                       absl::StrCat("gives no command for '", kind.name, "'"));
+  }
+}
+
 void CheckBounds(const StreamBounds& bounds, int most, const std::string& field,
                  Problems& problems) {
   problems.AddUnless(bounds.in_all >= 1 && bounds.in_all <= most, field,
@@ -298,6 +319,10 @@ LorsadOptions OptionsFrom(const v1::ServerConfig& config) {
   if (config.has_worker_binary()) options.worker_binary = config.worker_binary();
   if (config.has_worker_wrapper()) options.worker_wrapper = config.worker_wrapper();
   if (config.has_worker_endpoint()) options.worker_endpoint = config.worker_endpoint();
+  for (const v1::JobKindConfig& kind : config.job_kinds()) {
+    options.job_kinds.push_back(
+        {.name = kind.name(), .command = {kind.command().begin(), kind.command().end()}});
+  }
   if (config.has_max_running_jobs()) options.max_running_jobs = config.max_running_jobs();
   if (config.has_cpu_slots()) options.cpu_slots = config.cpu_slots();
   if (config.has_job_memory_bytes()) options.job_memory_bytes = config.job_memory_bytes();
@@ -332,6 +357,7 @@ absl::Status CheckOptions(FileSystem& fs, const LorsadOptions& options) {
                        absl::StrCat("names ", root, ", which is no folder"));
   }
   CheckWorkerProgram(options, problems);
+  CheckJobKinds(options, problems);
   problems.AddUnless(options.max_running_jobs >= 1 && options.max_running_jobs <= 1024,
                      "max_running_jobs (--max-running-jobs)", "must be 1 to 1,024");
   problems.AddUnless(options.cpu_slots >= 0 && options.cpu_slots <= 1 << 20,

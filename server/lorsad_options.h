@@ -40,6 +40,12 @@ struct WebhookOptions {
   absl::Duration give_up = absl::Hours(24);
 };
 
+// As JobKindConfig.
+struct JobKindOptions {
+  std::string name;
+  std::vector<std::string> command;
+};
+
 // As ServerConfig.
 struct LorsadOptions {
   std::string data_folder = "lorsa-data";
@@ -65,6 +71,7 @@ struct LorsadOptions {
   LogOptions log;
   ServerLimits limits;
   WebhookOptions webhooks;
+  std::vector<JobKindOptions> job_kinds;
 };
 
 // What the configuration file `path` says, the rest as by default. INVALID_ARGUMENT naming file,

@@ -30,8 +30,8 @@ class Family {
     family_.type = prometheus::MetricType::Gauge;
   }
   void Add(double value) { AddMetric(value); }
-  void Add(double value, std::string label, std::string label_value) {
-    AddMetric(value).label = {{std::move(label), std::move(label_value)}};
+  void Add(double value, std::vector<prometheus::ClientMetric::Label> labels) {
+    AddMetric(value).label = std::move(labels);
   }
   prometheus::MetricFamily Take() && { return std::move(family_); }
 
@@ -77,7 +77,8 @@ class ServerMetrics final : public prometheus::Collectable {
     Family jobs("lorsa_jobs", "Jobs in each state.");
     for (int i = v1::JOB_STATE_QUEUED; i < v1::JobState_ARRAYSIZE; ++i) {
       const auto state = static_cast<v1::JobState>(i);
-      jobs.Add(static_cast<double>((*counts)[state]), "state", std::string(JobStateName(state)));
+      jobs.Add(static_cast<double>((*counts)[state]),
+               {{"state", std::string(JobStateName(state))}});
     }
     families.push_back(std::move(jobs).Take());
   }
@@ -85,14 +86,16 @@ class ServerMetrics final : public prometheus::Collectable {
   void AddProgress(Families& families) const {
     const auto running = env_.jobs.ListJobs({.state = v1::JOB_STATE_RUNNING, .limit = kMaxJobs});
     if (!running.ok()) return;
-    Family speed("lorsa_job_tokens_per_second", "Speed of each job that trains.");
-    Family step("lorsa_job_step", "Step of each job that trains.");
+    Family values("lorsa_job_progress", "Values that each running job reports.");
+    Family step("lorsa_job_step", "Step of each running job.");
     for (const StoredJob& stored : *running) {
       const v1::Job& job = stored.record.job;
-      speed.Add(job.progress().tokens_per_second(), "job", job.name());
-      step.Add(static_cast<double>(job.progress().step()), "job", job.name());
+      step.Add(static_cast<double>(job.progress().step()), {{"job", job.name()}});
+      for (const v1::ProgressValue& value : job.progress().values()) {
+        values.Add(value.value(), {{"job", job.name()}, {"name", value.name()}});
+      }
     }
-    families.push_back(std::move(speed).Take());
+    families.push_back(std::move(values).Take());
     families.push_back(std::move(step).Take());
   }
 
@@ -114,7 +117,7 @@ class ServerMetrics final : public prometheus::Collectable {
     for (const char* reason :
          {kRecovering, kDraining, kDiskReserve, kCatalogUnreadable, kCatalogReadOnly, kDamagedData,
           kLaunchFailed, kTooManyStreams, kTooManyConnections}) {
-      family.Add(env_.conditions.Holds(reason) ? 1 : 0, "reason", reason);
+      family.Add(env_.conditions.Holds(reason) ? 1 : 0, {{"reason", reason}});
     }
     families.push_back(std::move(family).Take());
   }
@@ -124,7 +127,7 @@ class ServerMetrics final : public prometheus::Collectable {
              absl::ToDoubleSeconds(env_.start_time - absl::UnixEpoch()));
     Family waiting("lorsa_executor_waiting", "Calls that no thread has taken up yet.");
     const auto add = [&waiting](const Executor& lane, const char* name) {
-      waiting.Add(static_cast<double>(lane.queued()), "lane", name);
+      waiting.Add(static_cast<double>(lane.queued()), {{"lane", name}});
     };
     add(env_.lanes.reads, "reads");
     add(env_.lanes.writes, "writes");

@@ -1,7 +1,7 @@
 // The server's state for Prometheus, over HTTP on a loopback address: GET /metrics.
 //
 //   lorsa_jobs{state="RUNNING"}             jobs in each state
-//   lorsa_job_tokens_per_second{job="…"}    of each job that trains
+//   lorsa_job_progress{job="…",name="…"}     values of each running job (JobProgress)
 //   lorsa_job_step{job="…"}
 //   lorsa_condition{reason="DISK_RESERVE"}  1 while it holds, 0 while not
 //   lorsa_data_free_bytes, lorsa_catalog_bytes

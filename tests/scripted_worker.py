@@ -20,6 +20,7 @@ from lorsa.v1.worker_service_pb2 import (
     WorkerOutcome,
 )
 from lorsa.v1.worker_service_pb2_grpc import WorkerServiceStub
+from lorsa.worker.session import PROTOCOL
 from service import PATIENCE, Service, wait_for
 
 # In the place of lorsa-worker: a process that does nothing, and can be found by its command line.
@@ -36,6 +37,8 @@ def idle_worker(folder: pathlib.Path) -> pathlib.Path:
 
 class ScriptedWorker:
     """Attempt `attempt` of a job, whose process idles. Use `with`."""
+
+    protocol = PROTOCOL
 
     def __init__(self, service: Service, job_id: str, attempt: int = 1) -> None:
         path = service.data / f"jobs/{job_id}/attempts/{attempt:04}/bootstrap.textproto"
@@ -64,7 +67,7 @@ class ScriptedWorker:
     def say_hello(self) -> None:
         """The job is RUNNING when this returns."""
         boot_id = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        hello = WorkerHello(boot_id=boot_id, pid=os.getpid(), start_ticks=1)
+        hello = WorkerHello(boot_id=boot_id, pid=os.getpid(), start_ticks=1, protocol=self.protocol)
         self._said.put(WorkerMessage(hello=hello))
         assert next(self._session).HasField("welcome")
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/testing/cli_test_base.h"
+#include "client/cpp/testing/progress_values.h"
 
 namespace lorsa::cli {
 namespace {
@@ -21,7 +22,7 @@ class AppTest : public CliTestBase {
     v1::Job& job = server_.jobs.jobs["jobs/" + id];
     job.set_name("jobs/" + id);
     job.set_state(state);
-    job.mutable_spec()->set_activation_set("smollm2-l12");
+    job.mutable_spec()->mutable_training()->set_activation_set("smollm2-l12");
     return job;
   }
   // Each line of the output, parsed.
@@ -222,13 +223,15 @@ TEST_F(AppTest, ListFollowsThePagesUpToTheLimitAndFiltersByState) {
 // had succeeded.
 TEST_F(AppTest, ListShowsNoProgressWhereThereIsNone) {
   AddJob("queued", v1::JOB_STATE_QUEUED);
-  AddJob("done", v1::JOB_STATE_SUCCEEDED).mutable_resolved_spec()->set_tokens(204'800);
+  AddJob("done", v1::JOB_STATE_SUCCEEDED)
+      .mutable_resolved_spec()
+      ->mutable_training()
+      ->set_tokens(204'800);
   v1::JobProgress& progress = *AddJob("runs", v1::JOB_STATE_RUNNING).mutable_progress();
   progress.set_step(45);
-  progress.set_tokens(92'160);
-  progress.set_total_tokens(204'800);
-  progress.set_loss(0.5);
-  progress.set_fvu(0.25);
+  progress.set_total_steps(100);
+  client::AddProgressValues(
+      progress, {{"tokens", 92'160}, {"total_tokens", 204'800}, {"loss", 0.5}, {"fvu", 0.25}});
   EXPECT_EQ(Run({"job", "list"}), 0);
   EXPECT_THAT(out_.str(), ContainsRegex("\nqueued +QUEUED +- +- +- +- "));
   EXPECT_THAT(out_.str(), ContainsRegex("\ndone +SUCCEEDED +100% +204,800 +- +- "));
@@ -238,8 +241,9 @@ TEST_F(AppTest, ListShowsNoProgressWhereThereIsNone) {
 TEST_F(AppTest, ShowPauseResumeAndCancel) {
   v1::Job& job = AddJob("a", v1::JOB_STATE_RUNNING);
   job.mutable_progress()->set_step(45);
-  job.mutable_progress()->set_tokens(92'160);
-  job.mutable_progress()->set_total_tokens(204'800);
+  job.mutable_progress()->set_total_steps(100);
+  client::AddProgressValues(*job.mutable_progress(),
+                            {{"tokens", 92'160}, {"total_tokens", 204'800}, {"loss", 0}});
   job.set_message("line\nbreak");
   EXPECT_EQ(Run({"job", "show", "a"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("state          RUNNING\n"));

@@ -1,5 +1,6 @@
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "client/cli/policy_options.h"
 #include "client/cli/table.h"
 #include "lorsa/client/job_log.h"
+#include "lorsa/client/progress.h"
 
 namespace lorsa::cli {
 namespace {
@@ -41,13 +43,30 @@ std::vector<std::string> ProgressCells(const v1::Job& job) {
   if (!job.has_progress()) {
     const std::string fvu = job.has_best_fvu() ? FormatNumber(job.best_fvu()) : "-";
     if (job.state() != v1::JOB_STATE_SUCCEEDED) return {"-", "-", "-", fvu};
-    const auto tokens = static_cast<int64_t>(job.resolved_spec().tokens());
-    return {FormatPercent(1), FormatCount(tokens), "-", fvu};
+    const auto tokens = static_cast<int64_t>(job.resolved_spec().training().tokens());
+    return {FormatPercent(1), tokens > 0 ? FormatCount(tokens) : "-", "-", fvu};
   }
   const v1::JobProgress& progress = job.progress();
-  return {FormatPercent(ProgressFraction(progress)), FormatCount(progress.tokens()),
-          progress.step() > 0 ? FormatNumber(progress.loss()) : "-",
-          progress.has_fvu() ? FormatNumber(progress.fvu()) : "-"};
+  const auto number = [&](const char* name) {
+    const std::optional<double> value = client::ProgressValue(progress, name);
+    return value.has_value() && progress.step() > 0 ? FormatNumber(*value) : "-";
+  };
+  const std::optional<double> tokens = client::ProgressValue(progress, "tokens");
+  return {FormatPercent(client::ProgressFraction(progress)),
+          tokens.has_value() ? FormatCount(static_cast<int64_t>(*tokens)) : "-", number("loss"),
+          number("fvu")};
+}
+
+// The activation set that the job reads; empty if it reads none.
+std::string SetOf(const v1::Job& job) {
+  return job.spec().has_program() ? job.spec().program().activation_set()
+                                  : job.spec().training().activation_set();
+}
+
+// The message of the kind, on one line.
+std::string SpecText(const v1::JobSpec& spec) {
+  return spec.has_program() ? spec.program().ShortDebugString()
+                            : spec.training().ShortDebugString();
 }
 
 // Why the job is as it is, if the state does not say it: what it waits for, else the reason.
@@ -67,7 +86,8 @@ absl::StatusOr<int> List(Session& session, const ListOptions& options) {
   request.set_state(state);
   LORSA_ASSIGN_OR_RETURN(const auto labels, ParseLabels(options.labels));
   request.mutable_labels()->insert(labels.begin(), labels.end());
-  Table table({"JOB", "STATE", ">DONE", ">TOKENS", ">LOSS", ">FVU", "SET", "CREATED", "NOTE"});
+  Table table(
+      {"JOB", "STATE", ">DONE", ">TOKENS", ">LOSS", ">FVU", "KIND", "SET", "CREATED", "NOTE"});
   for (int64_t left = options.limit; left > 0;) {
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(left, kMaxPage)));
     LORSA_ASSIGN_OR_RETURN(const v1::ListJobsResponse page,
@@ -76,7 +96,8 @@ absl::StatusOr<int> List(Session& session, const ListOptions& options) {
       if (session.json) PrintJson(session.out(), job);
       std::vector<std::string> row = {IdOf(job.name()), FormatState(job.state())};
       for (std::string& cell : ProgressCells(job)) row.push_back(std::move(cell));
-      row.push_back(job.spec().activation_set());
+      row.push_back(job.kind());
+      row.push_back(SetOf(job));
       row.push_back(FormatTime(job.create_time()));
       row.push_back(Note(job));
       table.AddRow(std::move(row));
@@ -110,7 +131,7 @@ void PrintJob(std::ostream& out, const v1::Job& job) {
   AddIfAny(table, "waiting for", job.waiting_for());
   AddIfAny(table, "because", job.waiting_message());
   if (job.has_progress()) {
-    table.AddRow({"progress", RenderPlainProgress(ProgressFraction(job.progress()),
+    table.AddRow({"progress", RenderPlainProgress(client::ProgressFraction(job.progress()),
                                                   ProgressParts(job.progress()))});
   }
   table.AddRow({"attempt", absl::StrCat(job.attempt())});
@@ -130,8 +151,9 @@ void PrintJob(std::ostream& out, const v1::Job& job) {
   if (job.has_expire_time()) table.AddRow({"deleted at", FormatTime(job.expire_time())});
   AddIfAny(table, "latest checkpoint", job.latest_checkpoint());
   AddIfAny(table, "best checkpoint", job.best_checkpoint());
-  table.AddRow({"specification", job.spec().ShortDebugString()});
-  AddIfAny(table, "as run", job.resolved_spec().ShortDebugString());
+  table.AddRow({"kind", job.kind()});
+  table.AddRow({"specification", SpecText(job.spec())});
+  AddIfAny(table, "as run", SpecText(job.resolved_spec()));
   table.Print(out);
   if (!job.log_tail().empty()) {
     out << "\nThe last lines of the log that failed:\n" << Printable(job.log_tail()) << "\n";
@@ -223,10 +245,12 @@ void AddListCommand(CLI::App& job, Action* chosen) {
 }  // namespace
 
 void AddJobCommands(CLI::App& app, Action* chosen) {
-  CLI::App& job = *app.add_subcommand("job", "Training jobs");
+  CLI::App& job =
+      *app.add_subcommand("job", "Jobs: training, and other kinds that the server runs");
   job.require_subcommand(1);
   job.footer("Example: lorsa job list --state running");
   AddSubmitCommand(job, chosen);
+  AddRunCommand(job, chosen);
   AddForkCommand(job, chosen);
   AddListCommand(job, chosen);
   AddJobCommand(job, "show", "One job in full", chosen, Show);

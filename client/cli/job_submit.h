@@ -1,4 +1,4 @@
-// `lorsa job submit`, and what it shares with other commands that make jobs.
+// `lorsa job submit` and `lorsa job run`, and what they share with other commands that make jobs.
 #ifndef LORSA_CLIENT_CLI_JOB_SUBMIT_H_
 #define LORSA_CLIENT_CLI_JOB_SUBMIT_H_
 
@@ -40,8 +40,9 @@ absl::Status FillNewJob(Session& session, const NewJobOptions& options, const st
 // Says what became of the request, and watches the job if that was asked for. The exit code.
 absl::StatusOr<int> ShowNewJob(Session& session, const NewJobOptions& options, const v1::Job& job);
 
-// Adds `submit` below `job`.
+// Add `submit` and `run` below `job`.
 void AddSubmitCommand(CLI::App& job, Action* chosen);
+void AddRunCommand(CLI::App& job, Action* chosen);
 
 }  // namespace lorsa::cli
 

@@ -21,7 +21,7 @@ class JobSubmitTest : public CliTestBase {
 
 TEST_F(JobSubmitTest, AnInlineSpecificationIsSentWithAnIdAndARequestId) {
   EXPECT_EQ(Run({"job", "submit", kSpec}), 0);
-  EXPECT_EQ(Sent().spec().expansion_factor(), 8);
+  EXPECT_EQ(Sent().spec().training().expansion_factor(), 8);
   EXPECT_EQ(Sent().job_id().find("smollm2-l12-20261130-005320-"), 0);
   EXPECT_EQ(Sent().request_id().size(), 32);
   EXPECT_FALSE(Sent().validate_only());
@@ -34,11 +34,11 @@ TEST_F(JobSubmitTest, FilesAndStandardInputAreRead) {
   ASSERT_TRUE(WriteFileAtomically(fs_, file, kSpec).ok());
   EXPECT_EQ(Run({"job", "submit", file, "--id", "first"}), 0);
   EXPECT_EQ(Sent().job_id(), "first");
-  EXPECT_EQ(Sent().spec().top_k(), 64);
+  EXPECT_EQ(Sent().spec().training().top_k(), 64);
 
   in_.str(R"({"activation_set": "a", "top_k": 3})");
   EXPECT_EQ(Run({"job", "submit", "-", "--id", "second", "--json"}), 0);
-  EXPECT_EQ(server_.jobs.created.at(1).spec().top_k(), 3);
+  EXPECT_EQ(server_.jobs.created.at(1).spec().training().top_k(), 3);
   EXPECT_EQ(nlohmann::json::parse(out_.str())["state"], "JOB_STATE_QUEUED");
 }
 

@@ -1,5 +1,6 @@
 #include "client/cli/job_watch_command.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -7,6 +8,7 @@
 #include "client/cli/job_watch_view.h"
 #include "lorsa/client/job_watch.h"
 #include "lorsa/client/metric_stream.h"
+#include "lorsa/client/progress.h"
 
 namespace lorsa::cli {
 namespace {
@@ -39,8 +41,9 @@ class HumanWatch {
             },
         .on_progress =
             [this](const v1::JobProgress& progress) {
-              if (progress.has_fvu() && progress.fvu() != fvu_) {
-                fvu_ = progress.fvu();
+              const std::optional<double> fvu = client::ProgressValue(progress, "fvu");
+              if (fvu.has_value() && *fvu != fvu_) {
+                fvu_ = *fvu;
                 ShowNewEvaluations();
               }
               view_.ShowProgress(progress);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "client/cli/testing/cli_test_base.h"
+#include "client/cpp/testing/progress_values.h"
 
 namespace lorsa::cli {
 namespace {
@@ -49,11 +50,12 @@ class JobWatchCommandTest : public CliTestBase {
     v1::WatchJobResponse response;
     v1::JobProgress& progress = *response.mutable_progress();
     progress.set_step(45);
-    progress.set_tokens(92'160);
-    progress.set_total_tokens(204'800);
-    progress.set_loss(123.4);
-    progress.set_l0(63.9);
-    progress.set_tokens_per_second(1030);
+    progress.set_total_steps(100);
+    client::AddProgressValues(progress, {{"tokens", 92'160},
+                                         {"total_tokens", 204'800},
+                                         {"tokens_per_second", 1030},
+                                         {"loss", 123.4},
+                                         {"l0", 63.9}});
     writer.Write(response);
   }
 };

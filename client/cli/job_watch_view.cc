@@ -1,9 +1,11 @@
 #include "client/cli/job_watch_view.h"
 
 #include <array>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/format.h"
+#include "lorsa/client/progress.h"
 
 namespace lorsa::cli {
 namespace {
@@ -12,38 +14,67 @@ namespace {
 constexpr std::array kEvaluationFigures = {"loss",   "fvu", "explained_variance", "mse",
                                            "cosine", "l0",  "dead_fraction"};
 
+// How the values of a training job are shown. Three digits each, so that all of them fit 80 columns
+// beside a short bar. Where the bar lacks room, the parts of the lowest rank go first.
+struct Figure {
+  const char* name;
+  const char* label;
+  const char* unit;
+  int rank;
+};
+constexpr Figure kTrainingFigures[] = {{"loss", "loss ", "", 4},
+                                       {"fvu", "FVU ", "", 5},
+                                       {"l0", "L0 ", "", 1},
+                                       {"tokens_per_second", "", "/s", 2}};
+
 std::string TimeLeft(const v1::JobProgress& progress) {
-  if (progress.has_remaining_seconds()) {
-    return FormatTimeSpan(absl::Seconds(progress.remaining_seconds())) + " left";
+  if (progress.has_remaining()) {
+    return FormatTimeSpan(absl::Seconds(progress.remaining().seconds())) + " left";
   }
-  if (progress.tokens_per_second() <= 0) return "? left";
-  const auto tokens = static_cast<double>(progress.total_tokens() - progress.tokens());
-  return FormatTimeSpan(absl::Seconds(tokens / progress.tokens_per_second())) + " left";
+  const double speed = client::ProgressValue(progress, "tokens_per_second").value_or(0);
+  if (speed <= 0) return "? left";
+  const double tokens = client::ProgressValue(progress, "total_tokens").value_or(0) -
+                        client::ProgressValue(progress, "tokens").value_or(0);
+  return FormatTimeSpan(absl::Seconds(tokens / speed)) + " left";
+}
+
+void AddTrainingFigures(const v1::JobProgress& progress, double total_tokens,
+                        std::vector<ProgressPart>& parts) {
+  parts.push_back(
+      {absl::StrCat(FormatShortCount(client::ProgressValue(progress, "tokens").value_or(0)), "/",
+                    FormatShortCount(total_tokens), " tok"),
+       3});
+  if (progress.step() == 0) return;
+  for (const Figure& figure : kTrainingFigures) {
+    const std::optional<double> value = client::ProgressValue(progress, figure.name);
+    if (!value.has_value()) continue;
+    parts.push_back(
+        {absl::StrCat(figure.label, FormatShortCount(*value), figure.unit), figure.rank});
+  }
+}
+
+// Of a kind that this program does not know.
+void AddValues(const v1::JobProgress& progress, std::vector<ProgressPart>& parts) {
+  parts.push_back({absl::StrCat(progress.step(), "/", progress.total_steps()), 3});
+  for (const v1::ProgressValue& value : progress.values()) {
+    parts.push_back({absl::StrCat(Printable(value.name()), " ", FormatShortCount(value.value()),
+                                  value.unit().empty() ? "" : " ", Printable(value.unit())),
+                     1});
+  }
 }
 
 }  // namespace
 
-// Three digits each, so that all of them fit 80 columns beside a short bar.
 std::vector<ProgressPart> ProgressParts(const v1::JobProgress& progress) {
   std::vector<ProgressPart> parts;
-  parts.push_back(
-      {absl::StrCat(FormatShortCount(static_cast<double>(progress.tokens())), "/",
-                    FormatShortCount(static_cast<double>(progress.total_tokens())), " tok"),
-       3});
-  if (progress.step() > 0) {
-    parts.push_back({"loss " + FormatShortCount(progress.loss()), 4});
-    if (progress.has_fvu()) parts.push_back({"FVU " + FormatShortCount(progress.fvu()), 5});
-    parts.push_back({"L0 " + FormatShortCount(progress.l0()), 1});
-    parts.push_back({FormatShortCount(progress.tokens_per_second()) + "/s", 2});
+  if (const auto total_tokens = client::ProgressValue(progress, "total_tokens")) {
+    AddTrainingFigures(progress, *total_tokens, parts);
+  } else {
+    AddValues(progress, parts);
   }
   const bool training = progress.phase().empty() || progress.phase() == "training";
   parts.push_back({training ? TimeLeft(progress) : Printable(progress.phase()), 6});
   return parts;
-}
-
-double ProgressFraction(const v1::JobProgress& progress) {
-  if (progress.total_tokens() <= 0) return 0;
-  return static_cast<double>(progress.tokens()) / static_cast<double>(progress.total_tokens());
 }
 
 std::string EventLine(const v1::JobEvent& event) {
@@ -72,7 +103,7 @@ std::string EvaluationLine(const v1::MetricPoint& point) {
 }
 
 void JobWatchView::ShowProgress(const v1::JobProgress& progress) {
-  display_.Update(ProgressFraction(progress), ProgressParts(progress));
+  display_.Update(client::ProgressFraction(progress), ProgressParts(progress));
 }
 
 void JobWatchView::ShowOutage(const absl::Status& why) {

@@ -17,9 +17,6 @@ namespace lorsa::cli {
 // Tokens, loss, FVU, L0, tokens per second and time left, as far as they are known.
 std::vector<ProgressPart> ProgressParts(const v1::JobProgress& progress);
 
-// Tokens consumed of all, 0 to 1.
-double ProgressFraction(const v1::JobProgress& progress);
-
 // "2026-11-30 12:00:00Z  QUEUED -> STARTING  message"
 std::string EventLine(const v1::JobEvent& event);
 

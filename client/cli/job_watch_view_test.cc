@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "client/cpp/testing/progress_values.h"
+#include "lorsa/client/progress.h"
+
 namespace lorsa::cli {
 namespace {
 
@@ -10,37 +13,48 @@ v1::JobProgress Progress() {
   v1::JobProgress progress;
   progress.set_step(45);
   progress.set_total_steps(100);
-  progress.set_tokens(92'160);
-  progress.set_total_tokens(204'800);
-  progress.set_loss(123.4);
-  progress.set_l0(63.9);
-  progress.set_tokens_per_second(1030);
-  progress.set_fvu(0.28139);
+  client::AddProgressValues(progress, {{"tokens", 92'160},
+                                       {"total_tokens", 204'800},
+                                       {"tokens_per_second", 1030},
+                                       {"loss", 123.4},
+                                       {"l0", 63.9},
+                                       {"fvu", 0.28139}});
   progress.set_phase("training");
   return progress;
 }
 
 TEST(ProgressPartsTest, AllFiguresOfARunningJobFitATerminalOfEightyColumns) {
-  EXPECT_EQ(RenderProgress(ProgressFraction(Progress()), ProgressParts(Progress()), 79),
+  EXPECT_EQ(RenderProgress(client::ProgressFraction(Progress()), ProgressParts(Progress()), 79),
             " 45% [==>  ]  92.2k/205k tok  loss 123  FVU 0.281  L0 63.9  1.03k/s  1m49s left");
 }
 
 TEST(ProgressPartsTest, BeforeTheFirstStepThereAreNoFiguresAndThePhaseIsShown) {
   v1::JobProgress progress;
-  progress.set_total_tokens(204'800);
+  client::AddProgressValues(progress, {{"total_tokens", 204'800}});
   progress.set_phase("initializing");
-  EXPECT_EQ(RenderPlainProgress(ProgressFraction(progress), ProgressParts(progress)),
+  EXPECT_EQ(RenderPlainProgress(client::ProgressFraction(progress), ProgressParts(progress)),
             "0%  0/205k tok  initializing");
-  EXPECT_EQ(ProgressFraction(v1::JobProgress()), 0);
+  EXPECT_EQ(client::ProgressFraction(v1::JobProgress()), 0);
 }
 
 TEST(ProgressPartsTest, WithoutASpeedTheTimeLeftIsUnknown) {
   v1::JobProgress progress = Progress();
-  progress.set_remaining_seconds(3600 * 5);
+  progress.mutable_remaining()->set_seconds(3600 * 5);
   EXPECT_THAT(ProgressParts(progress).back().text, testing::HasSubstr("5h"));
-  progress.clear_remaining_seconds();
-  progress.set_tokens_per_second(0);
+  progress.clear_remaining();
+  progress.clear_values();
   EXPECT_EQ(ProgressParts(progress).back().text, "? left");
+}
+
+TEST(ProgressPartsTest, ValuesOfAnotherKindAreShownByName) {
+  v1::JobProgress progress;
+  progress.set_step(30);
+  progress.set_total_steps(120);
+  progress.set_phase("counting");
+  client::AddProgressValues(progress, {{"heads", 12}});
+  progress.mutable_values(0)->set_unit("heads/s");
+  EXPECT_EQ(RenderPlainProgress(client::ProgressFraction(progress), ProgressParts(progress)),
+            "25%  30/120  heads 12 heads/s  counting");
 }
 
 TEST(EventLineTest, ChangesOfStateAndOtherEvents) {

@@ -21,6 +21,7 @@
 #include "google/protobuf/text_format.h"
 #include "job_spec/spec_text.h"
 #include "lorsa/client/job_watch.h"
+#include "lorsa/client/progress.h"
 
 namespace lorsa::cli {
 namespace {
@@ -49,8 +50,8 @@ std::string SweptValue(const v1::TrainingSpec& spec, const std::string& name) {
 // Of the best checkpoint, or of a worker's newest evaluation before there is one.
 double FvuOf(const v1::Job& job) {
   if (job.has_best_fvu()) return job.best_fvu();
-  if (job.progress().has_fvu()) return job.progress().fvu();
-  return std::numeric_limits<double>::infinity();
+  return client::ProgressValue(job.progress(), "fvu")
+      .value_or(std::numeric_limits<double>::infinity());
 }
 
 // Best first; those that have no FVU yet last, in order of their names.
@@ -87,12 +88,12 @@ void PrintJobs(std::ostream& out, const v1::Sweep& sweep, const std::vector<v1::
     const double fvu = FvuOf(job);
     std::vector<std::string> row = {
         IdOf(job.name()), FormatState(job.state()),
-        job.has_progress() ? FormatPercent(ProgressFraction(job.progress()))
+        job.has_progress() ? FormatPercent(client::ProgressFraction(job.progress()))
         : succeeded        ? FormatPercent(1)
                            : "-",
         fvu < std::numeric_limits<double>::infinity() ? FormatNumber(fvu) : "-"};
     for (const v1::SweepParameter& parameter : sweep.parameters()) {
-      row.push_back(SweptValue(job.spec(), parameter.field()));
+      row.push_back(SweptValue(job.spec().training(), parameter.field()));
     }
     row.push_back(job.waiting_for().empty() ? job.reason() : job.waiting_for());
     table.AddRow(std::move(row));

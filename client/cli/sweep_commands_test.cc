@@ -33,8 +33,8 @@ class SweepCommandsTest : public CliTestBase {
     job.set_state(state);
     job.set_revision(3);
     job.set_sweep("sweeps/grid");
-    job.mutable_spec()->set_top_k(32 * (number + 1));
-    job.mutable_spec()->set_selection(v1::SELECTION_SIGNED);
+    job.mutable_spec()->mutable_training()->set_top_k(32 * (number + 1));
+    job.mutable_spec()->mutable_training()->set_selection(v1::SELECTION_SIGNED);
     if (fvu > 0) job.set_best_fvu(fvu);
     return job;
   }

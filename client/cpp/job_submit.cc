@@ -10,7 +10,7 @@
 namespace lorsa::client {
 namespace {
 
-constexpr size_t kMaxSetPart = 42;  // leaves the 21 characters of date, time and digits within 63
+constexpr size_t kMaxStem = 42;  // leaves the 21 characters of date, time and digits within 63
 
 uint64_t SystemRandom() {
   std::random_device device;
@@ -25,17 +25,19 @@ absl::StatusOr<v1::TrainingSpec> ParseTrainingSpec(const std::string& text) {
 
 absl::StatusOr<v1::Job> SubmitJob(Client& client, v1::CreateJobRequest request) {
   if (request.job_id().empty()) {
-    request.set_job_id(GenerateJobId(request.spec().activation_set(), absl::Now(), SystemRandom));
+    const v1::JobSpec& spec = request.spec();
+    const std::string& stem =
+        spec.has_program() ? spec.program().kind() : spec.training().activation_set();
+    request.set_job_id(GenerateJobId(stem, absl::Now(), SystemRandom));
   }
   if (request.request_id().empty()) request.set_request_id(GenerateRequestId(SystemRandom));
   return client.Call(&v1::JobService::Stub::CreateJob, request);
 }
 
-std::string GenerateJobId(absl::string_view activation_set, absl::Time now,
+std::string GenerateJobId(absl::string_view stem, absl::Time now,
                           const std::function<uint64_t()>& random) {
-  const absl::string_view set =
-      ValidateId("activation set id", activation_set).ok() ? activation_set : "job";
-  return absl::StrCat(set.substr(0, kMaxSetPart), "-",
+  if (!ValidateId("stem", stem).ok()) stem = "job";
+  return absl::StrCat(stem.substr(0, kMaxStem), "-",
                       absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone()),
                       absl::StrFormat("-%04x", random() & 0xffff));
 }

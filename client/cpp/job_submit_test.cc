@@ -41,7 +41,7 @@ TEST(SubmitJobTest, IdsThatAreLeftOutAreFilledIn) {
   FakeServer server;
   const auto client = *Client::Create({.server = server.address()});
   v1::CreateJobRequest request;
-  request.mutable_spec()->set_activation_set("demo");
+  request.mutable_spec()->mutable_training()->set_activation_set("demo");
   ASSERT_TRUE(SubmitJob(*client, request).ok());
   ASSERT_TRUE(SubmitJob(*client, request).ok());
   const v1::CreateJobRequest& first = server.jobs.created.at(0);

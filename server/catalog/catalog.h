@@ -77,17 +77,18 @@ struct RequestIdentity {
 };
 
 struct NewJob {
-  std::string id;  // valid (base/identifiers.h)
-  v1::TrainingSpec spec;
-  v1::TrainingSpec resolved_spec;
+  std::string id;   // valid (base/identifiers.h)
+  std::string uid;  // as in Job; empty = to be chosen
+  v1::JobSpec spec;
+  v1::JobSpec resolved_spec;
   v1::JobPolicy policy;
   RequestIdentity request;
   int64_t memory_bytes = 0;  // as in Job
   // As in Job, and the job's copy of that checkpoint; of the latter step, tokens, files and FVU.
   std::string forked_from;
   std::optional<v1::Checkpoint> first_checkpoint;
-  // The other job's checkpoint that resolved_spec.initial_checkpoint names. Not stored: the job's
-  // folder gets a copy (server/jobs/job_creator.h).
+  // The other job's checkpoint that initial_checkpoint of resolved_spec names. Not stored: the
+  // job's folder gets a copy (server/jobs/job_creator.h).
   std::optional<v1::Checkpoint> initial_checkpoint;
 };
 

@@ -46,8 +46,8 @@ v1::ActivationSet SetNamed(const std::string& id, const std::string& manifest_sh
 NewJob JobOn(const std::string& set_id, const std::string& manifest_sha256,
              const std::string& id = "job") {
   NewJob job = Named(id);
-  job.resolved_spec.set_activation_set(set_id);
-  job.resolved_spec.set_activation_set_sha256(manifest_sha256);
+  job.resolved_spec.mutable_training()->set_activation_set(set_id);
+  job.resolved_spec.mutable_training()->set_activation_set_sha256(manifest_sha256);
   return job;
 }
 

@@ -24,10 +24,32 @@ TEST_F(CatalogTest, JobSurvivesReopening) {
   EXPECT_EQ(job.job.state(), v1::JOB_STATE_QUEUED);
   EXPECT_EQ(job.job.reason(), "CREATED");
   EXPECT_EQ(job.job.revision(), 1);
-  EXPECT_EQ(job.job.spec().top_k(), 64);
-  EXPECT_EQ(job.job.resolved_spec().seed(), 7);
+  EXPECT_EQ(job.job.spec().training().top_k(), 64);
+  EXPECT_EQ(job.job.resolved_spec().training().seed(), 7);
   EXPECT_EQ(job.job.create_time().seconds(), absl::ToUnixSeconds(kStart));
   EXPECT_FALSE(job.job.has_start_time());
+}
+
+TEST_F(CatalogTest, JobsOfOtherKindsSurviveReopening) {
+  NewJob job{.id = "toy", .uid = "of the job"};
+  job.spec.mutable_program()->set_kind("digest");
+  job.resolved_spec = job.spec;
+  job.resolved_spec.mutable_program()->set_threads(3);
+  ASSERT_TRUE(catalog_->CreateJob(job, kStart).ok());
+  Reopen();
+  const v1::Job stored = catalog_->GetJob("toy")->job;
+  EXPECT_EQ(stored.kind(), "digest");
+  EXPECT_EQ(stored.uid(), "of the job");
+  EXPECT_EQ(stored.spec().program().kind(), "digest");
+  EXPECT_EQ(stored.cpu_slots(), 3);
+}
+
+TEST_F(CatalogTest, EachJobHasAUidOfItsOwn) {
+  Create("a");
+  Create("b");
+  const std::string a = catalog_->GetJob("a")->job.uid(), b = catalog_->GetJob("b")->job.uid();
+  EXPECT_EQ(a.size(), 32);
+  EXPECT_NE(a, b);
 }
 
 TEST_F(CatalogTest, SameRequestGivesTheSameJobAlsoAfterReopening) {

@@ -23,9 +23,9 @@ inline const absl::Time kStart = absl::UnixEpoch() + absl::Hours(500'000);
 inline NewJob Named(const std::string& id, const std::string& request_id = "") {
   NewJob job;
   job.id = id;
-  job.spec.set_top_k(64);
+  job.spec.mutable_training()->set_top_k(64);
   job.resolved_spec = job.spec;
-  job.resolved_spec.set_seed(7);
+  job.resolved_spec.mutable_training()->set_seed(7);
   job.request = {.id = request_id, .sha256 = "sha256 of " + id};
   return job;
 }

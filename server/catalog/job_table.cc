@@ -12,6 +12,7 @@
 #include "server/catalog/set_table.h"
 #include "server/model/data_layout.h"
 #include "server/model/job_state.h"
+#include "server/model/spec_facts.h"
 
 namespace lorsa::server {
 namespace {
@@ -26,7 +27,8 @@ using google::protobuf::util::TimeUtil;
   " (SELECT MAX(step) FROM checkpoints WHERE job = jobs.number AND damage = ''),"            \
   " best.step, best.fvu, policy, deadline, expire_time, startup_failures, memory_bytes,"     \
   " log_tail, forked_from, sweeps.id,"                                                       \
-  " EXISTS (SELECT 1 FROM checkpoints WHERE job = jobs.number AND pinned = 1)"               \
+  " EXISTS (SELECT 1 FROM checkpoints WHERE job = jobs.number AND pinned = 1),"              \
+  " jobs.kind, jobs.uid"                                                                     \
   " FROM jobs LEFT JOIN attempts ON attempts.job = jobs.number AND"                          \
   " attempts.attempt = jobs.attempt LEFT JOIN sweeps ON sweeps.number = jobs.sweep"          \
   " LEFT JOIN checkpoints AS best ON best.job = jobs.number AND best.step ="                 \
@@ -44,9 +46,21 @@ int64_t StepOfName(absl::string_view name) {
   return absl::SimpleAtoi(digits, &step) ? step : 0;
 }
 
+// The catalog keeps the message of the kind without the JobSpec around it.
+bool ParseSpec(absl::string_view kind, const std::string& bytes, v1::JobSpec& spec) {
+  if (kind == kTrainingKind) return spec.mutable_training()->ParseFromString(bytes);
+  return spec.mutable_program()->ParseFromString(bytes);
+}
+
+std::string SpecBytes(const v1::JobSpec& spec) {
+  return spec.has_program() ? spec.program().SerializeAsString()
+                            : spec.training().SerializeAsString();
+}
+
 absl::Status ReadSpecs(const Statement& row, v1::Job& job) {
-  if (job.mutable_spec()->ParseFromString(row.Bytes(2)) &&
-      job.mutable_resolved_spec()->ParseFromString(row.Bytes(3))) {
+  job.set_kind(row.Bytes(29));
+  if (ParseSpec(job.kind(), row.Bytes(2), *job.mutable_spec()) &&
+      ParseSpec(job.kind(), row.Bytes(3), *job.mutable_resolved_spec())) {
     return absl::OkStatus();
   }
   return absl::DataLossError(absl::StrCat("catalog: the specification of ", job.name(),
@@ -75,7 +89,7 @@ absl::Status ReadPolicy(const Statement& row, v1::Job& job) {
   }
   if (row.IsNull(21)) job.mutable_policy()->clear_deadline();
   job.set_memory_bytes(row.Int(24));
-  job.set_cpu_slots(static_cast<int>(job.resolved_spec().threads() * job.resolved_spec().ranks()));
+  job.set_cpu_slots(FactsOf(job.resolved_spec()).cpu_slots);
   job.set_log_tail(row.Bytes(25));
   job.set_forked_from(row.Bytes(26));
   if (!row.IsNull(27)) job.set_sweep(absl::StrCat("sweeps/", row.Bytes(27)));
@@ -89,6 +103,7 @@ absl::StatusOr<StoredJob> JobFromRow(const Statement& row) {
   record.id = row.Bytes(1);
   v1::Job& job = record.job;
   job.set_name(absl::StrCat("jobs/", record.id));
+  job.set_uid(row.Bytes(30));
   LORSA_RETURN_IF_ERROR(ReadSpecs(row, job));
   job.set_state(static_cast<v1::JobState>(row.Int(4)));
   job.set_reason(row.Bytes(5));
@@ -267,12 +282,13 @@ absl::Status InsertJobRow(WriteTransaction& transaction, const NewJob& job, absl
       transaction.Prepare(
           "INSERT INTO jobs (id, spec, resolved_spec, request_id, request_sha256, state, reason,"
           " message, attempt, revision, create_time, queue_position, recoveries, policy, priority,"
-          " deadline, memory_bytes, forked_from, sweep) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'CREATED',"
-          " '', 0, 1, ?7, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM jobs), 0, ?8, ?9,"
-          " ?10, ?11, ?12, ?13)"));
+          " deadline, memory_bytes, forked_from, sweep, kind, uid) VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
+          " 'CREATED', '', 0, 1, ?7, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM jobs), 0,"
+          " ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
+          " CASE WHEN ?15 = '' THEN lower(hex(randomblob(16))) ELSE ?15 END)"));
   statement.Bind(job.id)
-      .BindBlob(job.spec.SerializeAsString())
-      .BindBlob(job.resolved_spec.SerializeAsString())
+      .BindBlob(SpecBytes(job.spec))
+      .BindBlob(SpecBytes(job.resolved_spec))
       .Bind(job.request.id)
       .Bind(job.request.sha256)
       .Bind(static_cast<int64_t>(v1::JOB_STATE_QUEUED))
@@ -285,7 +301,7 @@ absl::Status InsertJobRow(WriteTransaction& transaction, const NewJob& job, absl
                  : std::nullopt);
   statement.Bind(job.memory_bytes).Bind(job.forked_from);
   BindOrNull(statement, sweep);
-  return statement.Run();
+  return statement.Bind(KindOf(job.resolved_spec)).Bind(job.uid).Run();
 }
 
 absl::Status InsertLabels(WriteTransaction& transaction, int64_t number,

@@ -27,8 +27,10 @@ CREATE TABLE sweeps (
 CREATE TABLE jobs (
   number INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of creation
   id TEXT NOT NULL UNIQUE,
-  spec BLOB NOT NULL,            -- TrainingSpec
-  resolved_spec BLOB NOT NULL,   -- TrainingSpec
+  kind TEXT NOT NULL DEFAULT 'training',  -- Job.kind
+  uid TEXT NOT NULL DEFAULT '',  -- Job.uid
+  spec BLOB NOT NULL,            -- the message of that kind: TrainingSpec, else ProgramSpec
+  resolved_spec BLOB NOT NULL,   -- the same
   request_id TEXT NOT NULL,
   state INTEGER NOT NULL,        -- JobState
   reason TEXT NOT NULL,
@@ -238,9 +240,17 @@ UPDATE notices SET receiver = substr(receiver, 1, instr(receiver || '#', '#') - 
 CREATE INDEX notices_by_job ON notices (job, number);
 )sql";
 
+// Jobs of that time are training jobs.
+constexpr char kUpgradeFrom5[] = R"sql(
+ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'training';
+ALTER TABLE jobs ADD COLUMN uid TEXT NOT NULL DEFAULT '';
+UPDATE jobs SET uid = lower(hex(randomblob(16)));
+)sql";
+
 // kUpgrades[i] makes a catalog of version i + 2 from one of version i + 1. A new version adds its
 // line here and brings kTables up to the same; a test holds the two against each other.
-constexpr const char* kUpgrades[] = {kUpgradeFrom1, kUpgradeFrom2, kUpgradeFrom3, kUpgradeFrom4};
+constexpr const char* kUpgrades[] = {kUpgradeFrom1, kUpgradeFrom2, kUpgradeFrom3, kUpgradeFrom4,
+                                     kUpgradeFrom5};
 static_assert(std::size(kUpgrades) + 1 == kSchemaVersion);
 
 absl::Status Change(Connection& connection, absl::string_view statements) {

@@ -14,7 +14,7 @@ namespace lorsa::server {
 
 // Version of the tables that this program reads and writes, kept in the file's user_version. It is
 // the version of the whole data folder: what else lies there is described by formats of its own.
-inline constexpr int kSchemaVersion = 5;
+inline constexpr int kSchemaVersion = 6;
 
 // Catalogs of earlier ones have no generation (catalog.h).
 inline constexpr int kFirstSchemaWithGeneration = 5;

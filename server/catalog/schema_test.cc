@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -168,6 +169,8 @@ TEST_F(SchemaTest, NoticesThatWaitAreKeptWithTheirReceivers) {
   MakeVersion1();
   ASSERT_TRUE(Catalog::Open(Path()).ok());
   const absl::Status changed = Connection::OpenExisting(Path()).value()->Execute(R"sql(
+ALTER TABLE jobs DROP COLUMN kind;
+ALTER TABLE jobs DROP COLUMN uid;
 DROP TABLE removed_checkpoints;
 DROP TABLE data_folder;
 DROP INDEX notices_by_job;
@@ -187,6 +190,46 @@ PRAGMA user_version = 4;
     receivers.push_back(notice.receiver);
   }
   EXPECT_THAT(receivers, ElementsAre("example.org:81", "example.org", "example.org", "other.org"));
+}
+
+// As version 5 stored it: the specification is that of a training job, and there is no uid.
+TEST_F(SchemaTest, JobsOfEveryStateBecomeTrainingJobs) {
+  std::map<v1::JobState, std::string> ids;
+  {
+    const auto catalog = Catalog::Open(Path()).value();
+    for (int state = v1::JOB_STATE_QUEUED; state < v1::JobState_ARRAYSIZE; ++state) {
+      NewJob job{.id = absl::StrCat("job-", state)};
+      job.spec.mutable_training()->set_top_k(state);
+      job.resolved_spec.mutable_training()->set_threads(2);
+      job.resolved_spec.mutable_training()->set_ranks(3);
+      ASSERT_TRUE(catalog->CreateJob(job, absl::UnixEpoch()).ok());
+      ids[static_cast<v1::JobState>(state)] = job.id;
+    }
+  }
+  {
+    auto old = Connection::OpenExisting(Path()).value();
+    for (const auto& [state, id] : ids) {
+      ASSERT_TRUE(
+          old->Execute(absl::StrCat("UPDATE jobs SET state = ", state, " WHERE id = '", id, "'"))
+              .ok());
+    }
+    ASSERT_TRUE(old->Execute("ALTER TABLE jobs DROP COLUMN kind; ALTER TABLE jobs DROP COLUMN uid;"
+                             "PRAGMA user_version = 5")
+                    .ok());
+  }
+  const auto catalog = Catalog::Open(Path());
+  ASSERT_TRUE(catalog.ok()) << catalog.status();
+  std::set<std::string> uids;
+  for (const auto& [state, id] : ids) {
+    const v1::Job job = (*catalog)->GetJob(id)->job;
+    EXPECT_EQ(job.state(), state) << id;
+    EXPECT_EQ(job.kind(), "training") << id;
+    EXPECT_EQ(job.spec().training().top_k(), state) << id;
+    EXPECT_EQ(job.cpu_slots(), 6) << id;
+    EXPECT_EQ(job.uid().size(), 32) << id;
+    uids.insert(job.uid());
+  }
+  EXPECT_EQ(uids.size(), ids.size());
 }
 
 TEST_F(SchemaTest, NothingIsChangedWithoutACopy) {

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "server/catalog/job_table.h"
 #include "server/model/job_state.h"
+#include "server/model/spec_facts.h"
 
 namespace lorsa::server {
 namespace {
@@ -99,7 +100,7 @@ absl::StatusOr<std::vector<std::string>> ReadJobsNaming(ReadTransaction& transac
         const std::vector<JobRecord> jobs,
         ReadJobsInState(transaction, static_cast<v1::JobState>(state), kNoLimit));
     for (const JobRecord& job : jobs) {
-      if (set_ids.contains(job.job.resolved_spec().activation_set())) ids.push_back(job.id);
+      if (set_ids.contains(FactsOf(job.job.resolved_spec()).activation_set)) ids.push_back(job.id);
     }
   }
   return ids;
@@ -107,7 +108,7 @@ absl::StatusOr<std::vector<std::string>> ReadJobsNaming(ReadTransaction& transac
 
 // Whether the set is the one that the job was made for.
 bool Fits(const v1::ActivationSet& set, const v1::Job& job) {
-  const std::string& sha256 = job.resolved_spec().activation_set_sha256();
+  const std::string sha256 = FactsOf(job.resolved_spec()).activation_set_sha256;
   if (!sha256.empty()) return sha256 == set.manifest_sha256();
   return set.register_time() <= job.create_time();
 }
@@ -115,13 +116,13 @@ bool Fits(const v1::ActivationSet& set, const v1::Job& job) {
 }  // namespace
 
 absl::StatusOr<v1::ActivationSet> ReadSetOfJob(ReadTransaction& transaction, const v1::Job& job) {
-  const std::string& id = job.resolved_spec().activation_set();
+  const std::string id = FactsOf(job.resolved_spec()).activation_set;
   constexpr char kRemedy[] =
-      "; register the contents that it trained on under this id, or submit a new job";
+      "; register the contents that it read under this id, or submit a new job";
   LORSA_ASSIGN_OR_RETURN(std::optional<v1::ActivationSet> set, FindActivationSet(transaction, id));
   if (!set.has_value()) {
-    return absl::FailedPreconditionError(absl::StrCat("activation set ", id, ", on which ",
-                                                      job.name(), " trains, was deleted", kRemedy));
+    return absl::FailedPreconditionError(absl::StrCat("activation set ", id, ", which ", job.name(),
+                                                      " reads, was deleted", kRemedy));
   }
   if (Fits(*set, job)) return *std::move(set);
   return absl::FailedPreconditionError(
@@ -130,7 +131,7 @@ absl::StatusOr<v1::ActivationSet> ReadSetOfJob(ReadTransaction& transaction, con
 }
 
 absl::Status CheckSetOfJob(ReadTransaction& transaction, const v1::Job& job) {
-  if (job.resolved_spec().activation_set().empty()) return absl::OkStatus();
+  if (FactsOf(job.resolved_spec()).activation_set.empty()) return absl::OkStatus();
   return ReadSetOfJob(transaction, job).status();
 }
 

@@ -19,6 +19,10 @@ inline constexpr char kSetQuarantined[] = "SET_QUARANTINED";
 // Reason of a job that cannot run because its set was deleted or its id given to other contents.
 inline constexpr char kSetChanged[] = "SET_CHANGED";
 
+// Reason of a worker that was refused because it speaks another version of the protocol, or does
+// not run jobs of this kind.
+inline constexpr char kWorkerVersion[] = "WORKER_VERSION";
+
 // What is known of the end of any attempt.
 struct AttemptEnd {
   absl::Time time;
@@ -27,7 +31,7 @@ struct AttemptEnd {
 
 // A worker that is gone without an outcome.
 struct Loss {
-  std::string reason = "WORKER_LOST";  // or OUT_OF_MEMORY or STUCK; see Job.reason
+  std::string reason = "WORKER_LOST";  // or OUT_OF_MEMORY, STUCK, WORKER_VERSION; see Job.reason
   std::string cause;                   // a clause: "its process was killed by signal 9 (Killed)"
   bool unreachable = false;            // the machine that was to run it could not be reached
   bool not_started = false;            // its program could not be started on this machine

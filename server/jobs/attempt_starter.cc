@@ -15,6 +15,7 @@
 #include "server/jobs/lost_and_found.h"
 #include "server/jobs/staging.h"
 #include "server/model/job_state.h"
+#include "server/model/spec_facts.h"
 
 namespace lorsa::server {
 namespace {
@@ -47,6 +48,8 @@ JobDecision RecordWorker(const AttemptKey& attempt, const ProcessIdentity& worke
 }  // namespace
 
 absl::Status AttemptStarter::Start(const JobRecord& job) {
+  const JobKind* const kind = env_.kinds.Find(job.job.kind());
+  if (kind == nullptr) return absl::FailedPreconditionError(env_.kinds.Missing(job.job.kind()));
   const AttemptKey attempt{job.id, job.job.attempt() + 1};
   const std::string token = absl::BytesToHexString(env_.random_bytes(kTokenBytes));
   TidyEarlierAttempts(job);                                                              // 1
@@ -55,7 +58,7 @@ absl::Status AttemptStarter::Start(const JobRecord& job) {
   LORSA_RETURN_IF_ERROR(WriteJobFile(env_, job));                                        // 1
   LORSA_RETURN_IF_ERROR(WriteBootstrap(attempt, token));                                 // 1
   LORSA_RETURN_IF_ERROR(CommitChange(env_, job.id, BeginAttempt(job, token)).status());  // 2
-  return Spawn(attempt, static_cast<int>(job.job.resolved_spec().ranks()));
+  return Spawn(attempt, job, *kind);
 }
 
 // Best effort: the next attempt tries again. Comes first, since a full disk may be why there is a
@@ -110,11 +113,13 @@ absl::Status AttemptStarter::WriteBootstrap(const AttemptKey& attempt, const std
 }
 
 // Errors of the commits are not handed on: Poll finds the job STARTING and goes on from there.
-absl::Status AttemptStarter::Spawn(const AttemptKey& attempt, int ranks) {
+absl::Status AttemptStarter::Spawn(const AttemptKey& attempt, const JobRecord& job,
+                                   const JobKind& kind) {
   const absl::StatusOr<ProcessIdentity> worker = env_.launcher.Launch(  // 3
       {.bootstrap_file = env_.layout.BootstrapFile(attempt.job_id, attempt.attempt),
        .log_file = env_.layout.LogFile(attempt.job_id, attempt.attempt),
-       .ranks = ranks});
+       .ranks = FactsOf(job.job.resolved_spec()).ranks,
+       .command = kind.Command()});
   if (!worker.ok()) {
     const Loss loss{.cause = absl::StrCat("it could not be started: ", worker.status().message()),
                     .not_started = true,

@@ -27,7 +27,7 @@ class AttemptStarter {
   absl::Status ClearFolder(const AttemptKey& attempt);
   absl::Status PrepareFolders(const AttemptKey& attempt);
   absl::Status WriteBootstrap(const AttemptKey& attempt, const std::string& token);
-  absl::Status Spawn(const AttemptKey& attempt, int ranks);
+  absl::Status Spawn(const AttemptKey& attempt, const JobRecord& job, const JobKind& kind);
 
   const JobOptions options_;
   const JobEnvironment env_;

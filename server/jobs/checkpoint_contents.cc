@@ -92,7 +92,8 @@ absl::StatusOr<CheckpointContents> ReadCheckpointContents(FileSystem& fs,
 }
 
 NewJob JobOfCheckpoint(const std::string& job_id, const CheckpointContents& contents) {
-  NewJob job{.id = job_id, .spec = worker::WeightsFromConfig(contents.config).lorsa};
+  NewJob job{.id = job_id};
+  *job.spec.mutable_training() = worker::WeightsFromConfig(contents.config).lorsa;
   job.resolved_spec = job.spec;
   return job;
 }

@@ -1,4 +1,4 @@
-#include "server/services/checkpoint_name.h"
+#include "server/jobs/checkpoint_name.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,7 +9,7 @@
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "server/model/data_layout.h"
-#include "server/services/job_name.h"
+#include "server/jobs/job_name.h"
 
 namespace lorsa::server {
 namespace {

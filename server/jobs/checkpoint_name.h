@@ -1,6 +1,6 @@
 // Names of checkpoints in requests.
-#ifndef LORSA_SERVER_SERVICES_CHECKPOINT_NAME_H_
-#define LORSA_SERVER_SERVICES_CHECKPOINT_NAME_H_
+#ifndef LORSA_SERVER_JOBS_CHECKPOINT_NAME_H_
+#define LORSA_SERVER_JOBS_CHECKPOINT_NAME_H_
 
 #include <cstdint>
 #include <string>
@@ -50,4 +50,4 @@ absl::StatusOr<v1::Checkpoint> FindCheckpoint(const std::vector<v1::Checkpoint>&
 
 }  // namespace lorsa::server
 
-#endif  // LORSA_SERVER_SERVICES_CHECKPOINT_NAME_H_
+#endif  // LORSA_SERVER_JOBS_CHECKPOINT_NAME_H_

@@ -72,6 +72,7 @@ class CheckpointPublisherTest : public JobsTest {
                                    .fs = fs,
                                    .launcher = env.launcher,
                                    .watchers = env.watchers,
+                                   .kinds = env.kinds,
                                    .layout = env.layout,
                                    .now = env.now,
                                    .uptime = env.uptime,

@@ -54,6 +54,34 @@ TEST(ConditionLogTest, SaysWhatBeginsChangesAndEndsAndNothingInBetween) {
 
 using ConditionsTest = JobsTest;
 
+// A missing program of one kind would have failed its jobs, or held up all others.
+TEST_F(ConditionsTest, JobsOfAKindThatCannotRunWaitAndHoldUpNobody) {
+  auto kind = std::make_unique<FakeKind>();
+  FakeKind& digest = *kind;
+  digest.obstacle = "/opt/digest is missing";
+  digest.command = {"/opt/digest", "--fast"};
+  kinds_.Add("digest", std::move(kind));
+  for (const char* name : {"digest", "forgotten"}) {
+    NewJob job{.id = name};
+    job.resolved_spec.mutable_program()->set_kind(name);
+    ASSERT_TRUE(manager_->CreateJob(job).ok());
+  }
+  Create("training");
+  Poll();
+  EXPECT_EQ(State("training"), v1::JOB_STATE_STARTING);
+  EXPECT_EQ(Get("digest").waiting_for(), "PROGRAM_MISSING");
+  EXPECT_EQ(Get("digest").waiting_message(), "/opt/digest is missing");
+  EXPECT_EQ(Get("forgotten").waiting_for(), "JOB_KIND_MISSING");
+  EXPECT_THAT(Get("forgotten").waiting_message(), HasSubstr("no jobs of kind 'forgotten'"));
+  FakeWorker worker = Launched();
+  ASSERT_TRUE(Connect(worker).ok());
+  ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
+  digest.obstacle.clear();
+  Poll();
+  EXPECT_EQ(State("digest"), v1::JOB_STATE_STARTING);
+  EXPECT_THAT(launcher_.launched.back().command, ::testing::ElementsAre("/opt/digest", "--fast"));
+}
+
 TEST_F(ConditionsTest, NothingIsLaunchedWhileSomethingIsInTheWay) {
   std::string obstacle = "the disk is nearly full";
   JobEnvironment environment = Environment();

@@ -28,6 +28,7 @@
 #include "server/jobs/lost_and_found.h"
 #include "server/jobs/outcome_file.h"
 #include "server/model/job_state.h"
+#include "server/model/spec_facts.h"
 
 namespace lorsa::server {
 namespace {
@@ -287,7 +288,7 @@ absl::StatusOr<std::string> DataAdoption::TokenSha256(const AttemptKey& attempt)
 absl::Status DataAdoption::AdoptAttempt(const std::string& job_id) {
   LORSA_ASSIGN_OR_RETURN(const JobRecord job, env_.catalog.GetJob(job_id));
   // A job made of its checkpoint does not train: the attempts belong to the job that is gone.
-  if (job.job.resolved_spec().activation_set().empty()) return absl::OkStatus();
+  if (FactsOf(job.job.resolved_spec()).never_runs) return absl::OkStatus();
   LORSA_ASSIGN_OR_RETURN(const int newest, NewestAttempt(job_id));
   const bool is_known = newest <= job.job.attempt();
   if (is_known && !(older_ && newest == job.job.attempt() && HasWorker(job.job.state()))) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/failing_file_system.h"
+#include "lorsa/v1/job_file.pb.h"
 #include "server/catalog/catalog_backup.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_requests.h"
@@ -212,6 +213,33 @@ TEST_F(DataAdoptionTest, AJobMadeSinceIsMadeAgainFromItsFile) {
   EXPECT_THAT(Steps("j"), ElementsAre(8, 16));
   EXPECT_EQ(Get("j").resolved_spec().DebugString(), before.resolved_spec().DebugString());
   EXPECT_EQ(Get("j").create_time().DebugString(), before.create_time().DebugString());
+  EXPECT_EQ(Get("j").uid(), before.uid());
+}
+
+// A file of that time has the specification of a training job without a JobSpec around it.
+TEST_F(DataAdoptionTest, AJobIsMadeAgainFromTheFileOfAnOlderServer) {
+  BackUp();
+  FakeWorker worker = Run("j");
+  PublishSteps(worker, 0, 16);
+  Leave(worker, v1::WorkerOutcome::KIND_SUCCEEDED);
+  const v1::Job before = Get("j");
+  v1::TrainingJobFile older;
+  older.set_name("jobs/j");
+  *older.mutable_spec() = before.spec().training();
+  *older.mutable_resolved_spec() = before.resolved_spec().training();
+  *older.mutable_create_time() = before.create_time();
+  older.mutable_policy()->set_priority(7);
+  older.set_memory_bytes(1000);
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(older, &text);
+  ASSERT_TRUE(WriteFileAtomically(fs_, Layout().JobFile("j"), text).ok());
+  RestoreInPlace();
+  EXPECT_EQ(State("j"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Get("j").kind(), "training");
+  EXPECT_THAT(Steps("j"), ElementsAre(8, 16));
+  EXPECT_EQ(Get("j").resolved_spec().DebugString(), before.resolved_spec().DebugString());
+  EXPECT_EQ(Get("j").policy().priority(), 7);
+  EXPECT_EQ(Get("j").memory_bytes(), 1000);
 }
 
 // An id is given anew once the job that had it was removed.

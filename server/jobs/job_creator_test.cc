@@ -19,8 +19,8 @@ class JobCreatorTest : public JobsTest {
   }
   NewJob Forked(const std::string& id) {
     NewJob job{.id = id, .request = {.id = "r", .sha256 = "s"}};
-    job.resolved_spec.set_activation_set("set");
-    job.resolved_spec.set_keep_checkpoints(2);
+    job.resolved_spec.mutable_training()->set_activation_set("set");
+    job.resolved_spec.mutable_training()->set_keep_checkpoints(2);
     job.first_checkpoint = catalog_->GetCheckpoint("source", 10).value();
     job.forked_from = job.first_checkpoint->name();
     return job;
@@ -28,9 +28,9 @@ class JobCreatorTest : public JobsTest {
   // One that starts from the weights alone.
   NewJob Started(const std::string& id) {
     NewJob job{.id = id, .request = {.id = "r", .sha256 = "s"}};
-    job.resolved_spec.set_activation_set("set");
+    job.resolved_spec.mutable_training()->set_activation_set("set");
     job.initial_checkpoint = catalog_->GetCheckpoint("source", 10).value();
-    job.resolved_spec.set_initial_checkpoint(job.initial_checkpoint->name());
+    job.resolved_spec.mutable_training()->set_initial_checkpoint(job.initial_checkpoint->name());
     return job;
   }
   NewSweep SweepOf(const std::vector<std::string>& ids) {
@@ -117,6 +117,7 @@ TEST_F(JobCreatorTest, EachFailingStepLeavesNothingAndTheNextTryGoesWell) {
                                .fs = failing,
                                .launcher = launcher_,
                                .watchers = hub_,
+                               .kinds = kinds_,
                                .layout = Layout(),
                                .now = [this] { return now_; }};
       const absl::Status status = JobCreator(env).CreateJob(Forked(operation)).status();
@@ -185,7 +186,8 @@ TEST_F(JobCreatorTest, AWorkerElsewhereIsToldTheFilesOfTheWeightsItStartsFrom) {
 
 TEST_F(JobCreatorTest, AForkOfSuchAJobIsToldOfItsOwnCheckpointAlone) {
   NewJob fork = Forked("fork");
-  fork.resolved_spec.set_initial_checkpoint("jobs/gone/checkpoints/step-000000000");
+  fork.resolved_spec.mutable_training()->set_initial_checkpoint(
+      "jobs/gone/checkpoints/step-000000000");
   ASSERT_TRUE(manager_->CreateJob(fork).ok());
   ASSERT_TRUE(SayOutcome(source_, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
   FakeWorker worker = LaunchAndConnect();

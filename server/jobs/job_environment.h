@@ -11,6 +11,7 @@
 #include "base/monotonic_clock.h"
 #include "base/random_bytes.h"
 #include "server/catalog/catalog.h"
+#include "server/jobs/job_kind.h"
 #include "server/jobs/job_queue.h"
 #include "server/jobs/job_watch.h"
 #include "server/jobs/launcher.h"
@@ -46,6 +47,8 @@ struct JobOptions {
   // HOST:PORT at which workers reach the server from machines that do not share its disk; empty =
   // they share it.
   std::string worker_endpoint;
+  // Of the server, told to workers.
+  std::string server_version;
 };
 
 // What comes from outside; outlives whoever is given it. The functions may be called from any
@@ -55,6 +58,7 @@ struct JobEnvironment {
   FileSystem& fs;
   Launcher& launcher;
   JobWatchHub& watchers;
+  const JobKinds& kinds;
   DataLayout layout;
   // For what is stored: when things happened, and the backoff, which outlives the process.
   std::function<absl::Time()> now;

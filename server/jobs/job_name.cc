@@ -1,4 +1,4 @@
-#include "server/services/job_name.h"
+#include "server/jobs/job_name.h"
 
 #include "base/error_details.h"
 #include "base/identifiers.h"

@@ -1,6 +1,6 @@
 // Names of jobs in requests.
-#ifndef LORSA_SERVER_SERVICES_JOB_NAME_H_
-#define LORSA_SERVER_SERVICES_JOB_NAME_H_
+#ifndef LORSA_SERVER_JOBS_JOB_NAME_H_
+#define LORSA_SERVER_JOBS_JOB_NAME_H_
 
 #include <string>
 
@@ -14,4 +14,4 @@ absl::StatusOr<std::string> JobIdFrom(const std::string& name, absl::string_view
 
 }  // namespace lorsa::server
 
-#endif  // LORSA_SERVER_SERVICES_JOB_NAME_H_
+#endif  // LORSA_SERVER_JOBS_JOB_NAME_H_

@@ -35,14 +35,14 @@ std::optional<Waiting> TooLarge(const v1::Job& job, const JobCapacity& capacity)
 }
 
 JobQueue::JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active,
-                   std::string ranks_obstacle)
-    : capacity_(capacity), ranks_obstacle_(std::move(ranks_obstacle)) {
+                   Obstacle obstacle)
+    : capacity_(capacity), launch_obstacle_(std::move(obstacle)) {
   for (const JobRecord& job : active) Take(job.job);
 }
 
 bool JobQueue::Add(const JobRecord& queued) {
   if (PassedOver(queued.job).has_value()) return true;
-  if (const std::optional<Waiting> obstacle = Obstacle(queued.job)) {
+  if (const std::optional<Waiting> obstacle = DoesNotFit(queued.job)) {
     first_waiting_ = queued.job.name();
     obstacle_ = *obstacle;
     return false;
@@ -59,13 +59,11 @@ void JobQueue::Take(const v1::Job& job) {
 }
 
 std::optional<Waiting> JobQueue::PassedOver(const v1::Job& job) const {
-  if (job.resolved_spec().ranks() > 1 && !ranks_obstacle_.empty()) {
-    return Waiting{"MPIRUN_MISSING", ranks_obstacle_};
-  }
+  if (std::optional<Waiting> obstacle = launch_obstacle_(job)) return obstacle;
   return TooLarge(job, capacity_);
 }
 
-std::optional<Waiting> JobQueue::Obstacle(const v1::Job& job) const {
+std::optional<Waiting> JobQueue::DoesNotFit(const v1::Job& job) const {
   if (jobs_taken_ >= capacity_.max_running_jobs) {
     return Waiting{"MAX_RUNNING_JOBS", absl::StrCat(jobs_taken_, " of ", capacity_.max_running_jobs,
                                                     " jobs run, which is all that may at once")};

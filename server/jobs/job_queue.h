@@ -3,6 +3,7 @@
 #define LORSA_SERVER_JOBS_JOB_QUEUE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,10 +37,13 @@ std::optional<Waiting> TooLarge(const v1::Job& job, const JobCapacity& capacity)
 // are passed over.
 class JobQueue {
  public:
-  // `active` hold slots. `ranks_obstacle` is what keeps jobs of several ranks from being launched;
-  // empty if nothing does.
-  JobQueue(const JobCapacity& capacity, absl::Span<const JobRecord> active,
-           std::string ranks_obstacle = "");
+  // What keeps a job from being launched, whatever ends; nothing if it can be.
+  using Obstacle = std::function<std::optional<Waiting>(const v1::Job& job)>;
+
+  // `active` hold slots.
+  JobQueue(
+      const JobCapacity& capacity, absl::Span<const JobRecord> active,
+      Obstacle obstacle = [](const v1::Job&) { return std::nullopt; });
 
   // Takes the next of the queued jobs, which come in queue order. False once one of them waits: no
   // later one can start.
@@ -54,11 +58,11 @@ class JobQueue {
 
  private:
   // Set if the job does not fit beside what is taken.
-  std::optional<Waiting> Obstacle(const v1::Job& job) const;
+  std::optional<Waiting> DoesNotFit(const v1::Job& job) const;
   void Take(const v1::Job& job);
 
   JobCapacity capacity_;
-  std::string ranks_obstacle_;
+  Obstacle launch_obstacle_;
   int64_t jobs_taken_ = 0;
   int64_t cpu_slots_taken_ = 0;
   int64_t memory_taken_ = 0;

@@ -49,8 +49,11 @@ TEST(JobQueueTest, StartsInOrderWhatFitsTogether) {
 // The job was started three times, then FAILED.
 TEST(JobQueueTest, JobsOfSeveralRanksWaitForMpirunAndHoldUpNobody) {
   std::vector<JobRecord> queued = {Job("ranked", 2), Job("single", 1)};
-  queued[0].job.mutable_resolved_spec()->set_ranks(2);
-  JobQueue queue({.max_running_jobs = 9}, {}, "no mpirun");
+  queued[0].job.mutable_resolved_spec()->mutable_training()->set_ranks(2);
+  JobQueue queue({.max_running_jobs = 9}, {}, [](const v1::Job& job) -> std::optional<Waiting> {
+    if (job.resolved_spec().training().ranks() < 2) return std::nullopt;
+    return Waiting{"MPIRUN_MISSING", "no mpirun"};
+  });
   for (const JobRecord& job : queued) EXPECT_TRUE(queue.Add(job));
   EXPECT_THAT(Starting(queue), ElementsAre("single"));
   EXPECT_EQ(queue.WaitingOf(queued[0].job), (Waiting{"MPIRUN_MISSING", "no mpirun"}));

@@ -23,7 +23,7 @@ class JobRemoverTest : public JobsTest {
   }
   void CreateWith(const std::string& id, const v1::JobPolicy& policy) {
     NewJob job{.id = id, .policy = policy};
-    job.resolved_spec.set_activation_set("set");
+    job.resolved_spec.mutable_training()->set_activation_set("set");
     ASSERT_TRUE(manager_->CreateJob(job).ok());
   }
   // Runs the job to its end; its process stays.

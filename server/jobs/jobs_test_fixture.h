@@ -22,9 +22,11 @@
 #include "base/file_system.h"
 #include "base/gated_file_system.h"
 #include "base/sha256.h"
+#include "base/worker_protocol.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/job_manager.h"
 #include "server/jobs/worker_sessions.h"
+#include "server/model/spec_facts.h"
 
 namespace lorsa::server {
 
@@ -102,6 +104,30 @@ class FakeConnection final : public WorkerConnection {
   std::optional<absl::Status> ended;
 };
 
+// A kind whose jobs are made by the tests, not planned.
+class FakeKind final : public JobKind {
+ public:
+  absl::StatusOr<PlannedSpec> Plan(const v1::JobSpec& spec, const v1::ActivationSet*,
+                                   const std::string&) const override {
+    return PlannedSpec{.resolved = spec};
+  }
+  absl::StatusOr<v1::JobEstimate> EstimateResources(const v1::JobSpec&) const override {
+    return v1::JobEstimate();
+  }
+  absl::StatusOr<std::optional<absl::Duration>> EstimateTime(const v1::JobSpec&) const override {
+    return std::nullopt;
+  }
+  absl::StatusOr<int64_t> MaxUploadBytes(const v1::JobSpec&, const std::string&) const override {
+    return 0;
+  }
+  bool IsCheckpointFile(const std::string&) const override { return false; }
+  std::vector<std::string> Command() const override { return command; }
+  std::string Obstacle() const override { return obstacle; }
+
+  std::vector<std::string> command;
+  std::string obstacle;
+};
+
 // One connected worker, as a test drives it.
 struct FakeWorker {
   v1::WorkerBootstrap bootstrap;
@@ -116,6 +142,7 @@ class JobsTest : public ::testing::Test {
     folder_ = ::mkdtemp(folder.data());
     options_.capacity.max_running_jobs = max_running_jobs;
     options_.max_recoveries = 2;
+    kinds_.Add(kTrainingKind, std::make_unique<FakeKind>());
     Restart();
     v1::ActivationSet set;
     set.set_name("activationSets/set");
@@ -150,6 +177,7 @@ class JobsTest : public ::testing::Test {
             .fs = fs,
             .launcher = launcher_,
             .watchers = hub_,
+            .kinds = kinds_,
             .layout = Layout(),
             .now = [this] { return now_; },
             .uptime = [this] { return now_ - absl::UnixEpoch(); },
@@ -164,9 +192,9 @@ class JobsTest : public ::testing::Test {
 
   void Create(const std::string& id) {
     NewJob job{.id = id};
-    job.resolved_spec.set_activation_set("set");
-    job.resolved_spec.set_keep_checkpoints(2);
-    job.resolved_spec.set_ranks(3);
+    job.resolved_spec.mutable_training()->set_activation_set("set");
+    job.resolved_spec.mutable_training()->set_keep_checkpoints(2);
+    job.resolved_spec.mutable_training()->set_ranks(3);
     ASSERT_TRUE(manager_->CreateJob(job).ok());
   }
 
@@ -190,8 +218,10 @@ class JobsTest : public ::testing::Test {
     worker.connection = std::make_shared<FakeConnection>();
     return SayHello(worker.attempt, {}, worker.connection);
   }
-  absl::Status SayHello(const AttemptKey& attempt, const v1::WorkerHello& hello,
+  // With the server's version of the protocol, unless `hello` has one.
+  absl::Status SayHello(const AttemptKey& attempt, v1::WorkerHello hello,
                         const std::shared_ptr<WorkerConnection>& connection) {
+    if (hello.protocol() == 0) hello.set_protocol(kWorkerProtocol);
     v1::WorkerMessage message;
     *message.mutable_hello() = hello;
     manager_->sessions().Arrived(attempt, message);
@@ -297,6 +327,7 @@ class JobsTest : public ::testing::Test {
   bool deaf_ = false;  // the server turns connections away
   FakeLauncher launcher_;
   JobWatchHub hub_;
+  JobKinds kinds_;
   JobOptions options_;
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(500'000);
   int random_calls_ = 0;

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,6 +17,8 @@ struct LaunchRequest {
   std::string bootstrap_file;  // WorkerBootstrap, which the worker reads first
   std::string log_file;        // gets what the worker prints, appended
   int ranks = 1;               // processes that share the work
+  // Program and its first arguments; empty for the launcher's own program.
+  std::vector<std::string> command = {};
 };
 
 struct ProcessStatus {

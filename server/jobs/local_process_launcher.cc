@@ -47,7 +47,11 @@ std::vector<std::string> CommandFor(const std::string& program, WorkerProgram ki
   if (kind == WorkerProgram::kWrapper) return {program, absl::StrCat(request.ranks)};
   std::vector<std::string> command;
   if (request.ranks > 1) command = MpirunCommand(request.ranks);
-  command.push_back(program);
+  if (request.command.empty()) {
+    command.push_back(program);
+  } else {
+    command.insert(command.end(), request.command.begin(), request.command.end());
+  }
   command.push_back(absl::StrCat("--bootstrap=", request.bootstrap_file));
   return command;
 }
@@ -103,10 +107,7 @@ std::string LocalProcessLauncher::Obstacle() const {
 
 std::string LocalProcessLauncher::RanksObstacle() const {
   if (kind_ == WorkerProgram::kWrapper) return "";
-  const char* const path = ::getenv("PATH");
-  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
-    if (IsProgram(JoinPath(folder, kMpirun))) return "";
-  }
+  if (IsProgramOnPath(kMpirun)) return "";
   return "mpirun, which starts the ranks of a job, is not on the PATH of lorsad: install it "
          "(Debian: openmpi-bin)";
 }

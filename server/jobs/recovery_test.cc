@@ -219,7 +219,7 @@ TEST_F(RecoveryTest, WorkerWithoutProgressIsStuckThoughItIsHeard) {
 
 TEST_F(RecoveryTest, ThePolicyOfTheJobSaysHowLongAStepMayTake) {
   NewJob job{.id = "demo"};
-  job.resolved_spec.set_activation_set("set");
+  job.resolved_spec.mutable_training()->set_activation_set("set");
   job.policy.mutable_step_timeout()->set_seconds(10);
   ASSERT_TRUE(manager_->CreateJob(job).ok());
   FakeWorker worker = LaunchAndConnect();
@@ -483,7 +483,7 @@ TEST_F(RecoveryTest, AfterARestartRequestsOfClientsStand) {
 TEST_F(RecoveryTest, StartsJobsBehindAnyNumberOfJobsThatAreTooLarge) {
   for (int i = 0; i < 100; ++i) {
     NewJob job{.id = absl::StrCat("large-", i), .memory_bytes = int64_t{2} << 30};
-    job.resolved_spec.set_activation_set("set");
+    job.resolved_spec.mutable_training()->set_activation_set("set");
     ASSERT_TRUE(manager_->CreateJob(job).ok());
   }
   Create("small");

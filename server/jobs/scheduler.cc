@@ -12,6 +12,7 @@
 #include "server/jobs/log_reader.h"
 #include "server/jobs/outcome_file.h"
 #include "server/model/job_state.h"
+#include "server/model/spec_facts.h"
 
 namespace lorsa::server {
 namespace {
@@ -47,6 +48,19 @@ JobDecision DrainDecision(const AttemptKey& attempt) {
     }
     return JobChange{.state = v1::JOB_STATE_QUEUED, .reason = "DRAIN"};
   };
+}
+
+// What keeps the job from being launched, whatever ends.
+std::optional<Waiting> LaunchObstacle(const v1::Job& job, const JobKinds& kinds,
+                                      const std::string& ranks_obstacle) {
+  const JobKind* const kind = kinds.Find(job.kind());
+  if (kind == nullptr) return Waiting{"JOB_KIND_MISSING", kinds.Missing(job.kind())};
+  if (FactsOf(job.resolved_spec()).ranks > 1 && !ranks_obstacle.empty()) {
+    return Waiting{"MPIRUN_MISSING", ranks_obstacle};
+  }
+  std::string obstacle = kind->Obstacle();
+  if (obstacle.empty()) return std::nullopt;
+  return Waiting{"PROGRAM_MISSING", std::move(obstacle)};
 }
 
 std::string FailureText(absl::string_view event, const AttemptKey& attempt,
@@ -209,7 +223,9 @@ void Scheduler::ReturnToQueue(const JobRecord& job, const AttemptKey& attempt) {
 }
 
 void Scheduler::LaunchWaiting(const std::vector<JobRecord>& active) {
-  JobQueue queue(options_.capacity, active, env_.launcher.RanksObstacle());
+  JobQueue queue(options_.capacity, active,
+                 [kinds = &env_.kinds, ranks_obstacle = env_.launcher.RanksObstacle()](
+                     const v1::Job& job) { return LaunchObstacle(job, *kinds, ranks_obstacle); });
   // As far as a job that waits, however many before it can never start.
   const absl::Status read =
       env_.catalog.VisitQueuedJobs([&queue](const JobRecord& job) { return queue.Add(job); });

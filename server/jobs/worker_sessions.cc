@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -10,11 +11,13 @@
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
+#include "base/worker_protocol.h"
 #include "server/jobs/attempt_endings.h"
 #include "server/jobs/checkpoint_files.h"
 #include "server/jobs/job_changes.h"
 #include "server/jobs/log_reader.h"
 #include "server/model/job_state.h"
+#include "server/model/spec_facts.h"
 
 namespace lorsa::server {
 namespace {
@@ -22,7 +25,10 @@ namespace {
 // As documented in the protos.
 constexpr int kMaxPointsPerBatch = 256;
 constexpr size_t kMaxValuesPerPoint = 64;
-constexpr size_t kMaxValueNameBytes = 64;
+constexpr size_t kMaxNameBytes = 64;  // of a metric, a value of progress, a phase
+constexpr int kMaxProgressValues = 32;
+constexpr size_t kMaxUnitBytes = 32;
+constexpr size_t kMaxProgramBytes = 128;
 constexpr size_t kMaxConditionBytes = 64;
 constexpr size_t kMaxWarningBytes = 2048;
 constexpr size_t kMaxRollbacksBytes = 1 << 20;
@@ -43,9 +49,9 @@ absl::Status CheckPoint(const v1::MetricPoint& point) {
         absl::StrCat("a metric point holds at most ", kMaxValuesPerPoint, " values"));
   }
   for (const auto& [name, value] : point.values()) {
-    if (name.empty() || name.size() > kMaxValueNameBytes) {
+    if (name.empty() || name.size() > kMaxNameBytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the name of a metric has 1 to ", kMaxValueNameBytes, " bytes"));
+          absl::StrCat("the name of a metric has 1 to ", kMaxNameBytes, " bytes"));
     }
   }
   return absl::OkStatus();
@@ -102,9 +108,43 @@ JobDecision WarningDecision(const AttemptKey& attempt, const std::string& messag
   };
 }
 
-RetentionPolicy RetentionOf(const v1::TrainingSpec& spec) {
-  return {.keep_checkpoints = spec.keep_checkpoints(),
-          .keep_every_tokens = static_cast<int64_t>(spec.keep_every_tokens())};
+RetentionPolicy RetentionOf(const v1::JobSpec& resolved) {
+  const SpecFacts facts = FactsOf(resolved);
+  return {.keep_checkpoints = facts.keep_checkpoints, .keep_every_tokens = facts.keep_every_tokens};
+}
+
+// Why a worker that says `hello` cannot run a job of that kind: a clause; empty if it can.
+std::string Mismatch(const v1::WorkerHello& hello, const std::string& kind) {
+  const std::string program =
+      hello.program().empty()
+          ? "it"
+          : absl::StrCat("it (", Utf8Prefix(hello.program(), kMaxProgramBytes), ")");
+  if (hello.protocol() != kWorkerProtocol) {
+    return absl::StrCat(program, " speaks version ", hello.protocol(),
+                        " of the worker protocol and this server version ", kWorkerProtocol,
+                        "; install the worker program of the same release");
+  }
+  const auto& kinds = hello.kinds();
+  if (kinds.empty() || std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) return "";
+  return absl::StrCat(program, " runs no jobs of kind '", kind,
+                      "'; correct job_kinds in the configuration of the server");
+}
+
+absl::Status CheckProgress(const v1::JobProgress& progress) {
+  if (progress.values_size() > kMaxProgressValues || progress.phase().size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("progress holds at most ", kMaxProgressValues,
+                                                   " values and a phase of ", kMaxNameBytes,
+                                                   " bytes"));
+  }
+  for (const v1::ProgressValue& value : progress.values()) {
+    if (value.name().empty() || value.name().size() > kMaxNameBytes ||
+        value.unit().size() > kMaxUnitBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("a value of progress has a name of 1 to ",
+                                                     kMaxNameBytes, " bytes and a unit of at most ",
+                                                     kMaxUnitBytes));
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::string WaitingForIn(const v1::Heartbeat& heartbeat) {
@@ -156,17 +196,35 @@ HandlingNeeds WorkerSessions::Arrived(const AttemptKey& attempt, const v1::Worke
 absl::Status WorkerSessions::Hello(const AttemptKey& attempt, const v1::WorkerHello& hello,
                                    const std::shared_ptr<WorkerConnection>& connection) {
   const absl::Cleanup handled = [&] { live_.EndHandling(attempt, env_.uptime()); };
+  LORSA_RETURN_IF_ERROR(RefuseOtherVersion(attempt, hello));
   const absl::StatusOr<JobRecord> job = BeginSession(attempt, hello);
   if (!job.ok()) {
     if (absl::IsFailedPrecondition(job.status())) live_.End(attempt, job.status());
     return job.status();
   }
-  LORSA_ASSIGN_OR_RETURN(const v1::ActivationSet set, SetOf(*job, attempt));
+  LORSA_ASSIGN_OR_RETURN(const std::optional<v1::ActivationSet> set, SetOf(*job, attempt));
   LORSA_ASSIGN_OR_RETURN(v1::ServerMessage welcome, WelcomeFor(*job, set));
   connection->Send(std::move(welcome));
   if (!live_.Attach(attempt, connection)) return StaleAttempt(attempt);
   poke_();  // A command may stand.
   return absl::OkStatus();
+}
+
+// The worker exits when it hears of it. The next attempt starts with the program that is there
+// then.
+absl::Status WorkerSessions::RefuseOtherVersion(const AttemptKey& attempt,
+                                                const v1::WorkerHello& hello) {
+  LORSA_ASSIGN_OR_RETURN(const JobRecord job, env_.catalog.GetJob(attempt.job_id));
+  const std::string mismatch = Mismatch(hello, job.job.kind());
+  if (mismatch.empty()) return absl::OkStatus();
+  const Loss loss{.reason = kWorkerVersion, .cause = mismatch, .end = {.time = env_.now()}};
+  LORSA_RETURN_IF_ERROR(
+      CommitChange(env_, job.id, LossDecision(attempt.attempt, loss, options_)).status());
+  const absl::Status refused =
+      WithReason(absl::FailedPreconditionError(absl::StrCat("the worker must exit: ", mismatch)),
+                 kWorkerVersion, {{"job", job.id}});
+  live_.End(attempt, refused);
+  return refused;
 }
 
 absl::StatusOr<JobRecord> WorkerSessions::BeginSession(const AttemptKey& attempt,
@@ -183,10 +241,12 @@ absl::StatusOr<JobRecord> WorkerSessions::BeginSession(const AttemptKey& attempt
   return job;
 }
 
-absl::StatusOr<v1::ActivationSet> WorkerSessions::SetOf(const JobRecord& job,
-                                                        const AttemptKey& attempt) {
+absl::StatusOr<std::optional<v1::ActivationSet>> WorkerSessions::SetOf(const JobRecord& job,
+                                                                       const AttemptKey& attempt) {
+  if (FactsOf(job.job.resolved_spec()).activation_set.empty()) return std::nullopt;
   absl::StatusOr<v1::ActivationSet> set = env_.catalog.SetOfJob(job.job);
-  if (!absl::IsFailedPrecondition(set.status())) return set;
+  if (set.ok()) return *std::move(set);
+  if (!absl::IsFailedPrecondition(set.status())) return set.status();
   v1::WorkerOutcome outcome;
   outcome.set_kind(v1::WorkerOutcome::KIND_FAILED);
   outcome.set_reason(kSetChanged);
@@ -199,19 +259,21 @@ absl::StatusOr<v1::ActivationSet> WorkerSessions::SetOf(const JobRecord& job,
   return StaleAttempt(attempt);
 }
 
-absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(const JobRecord& job,
-                                                             const v1::ActivationSet& set) const {
+absl::StatusOr<v1::ServerMessage> WorkerSessions::WelcomeFor(
+    const JobRecord& job, const std::optional<v1::ActivationSet>& set) const {
   v1::ServerMessage message;
   v1::Welcome& welcome = *message.mutable_welcome();
-  const v1::TrainingSpec& spec = job.job.resolved_spec();
-  *welcome.mutable_resolved_spec() = spec;
-  *welcome.mutable_activation_set() = set;
+  welcome.set_protocol(kWorkerProtocol);
+  welcome.set_server_version(options_.server_version);
+  *welcome.mutable_resolved_spec() = job.job.resolved_spec();
+  if (set.has_value()) *welcome.mutable_activation_set() = *set;
   LORSA_ASSIGN_OR_RETURN(const std::vector<std::string> folders,
                          publisher_.PublishedFolders(job.id));
   welcome.mutable_checkpoint_folders()->Assign(folders.begin(), folders.end());
   welcome.set_first_step(job.first_step);
   // A fork has a checkpoint of its own to go on from, and not this copy.
-  if (!spec.initial_checkpoint().empty() && job.job.forked_from().empty()) {
+  if (!FactsOf(job.job.resolved_spec()).initial_checkpoint.empty() &&
+      job.job.forked_from().empty()) {
     welcome.set_initial_checkpoint_folder(env_.layout.InitialCheckpointFolder(job.id));
   }
   if (!options_.worker_endpoint.empty()) LORSA_RETURN_IF_ERROR(AddWhatIsNotShared(job.id, welcome));
@@ -275,6 +337,7 @@ absl::Status WorkerSessions::Handle(const AttemptKey& attempt, const v1::WorkerM
 
 absl::Status WorkerSessions::HandleHeartbeat(const AttemptKey& attempt,
                                              const v1::Heartbeat& heartbeat) {
+  LORSA_RETURN_IF_ERROR(CheckProgress(heartbeat.progress()));
   if (!live_.SetProgress(attempt, heartbeat.progress(), env_.uptime()))
     return StaleAttempt(attempt);
   const std::string waiting_for = WaitingForIn(heartbeat);

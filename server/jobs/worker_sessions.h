@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -68,9 +69,12 @@ class WorkerSessions final : public WorkerTokenVerifier {
   // The job, RUNNING or further, if the attempt is current.
   absl::StatusOr<JobRecord> BeginSession(const AttemptKey& attempt, const v1::WorkerHello& hello);
   // The set of the job. If it has changed, the job is FAILED and the error is StaleAttempt.
-  absl::StatusOr<v1::ActivationSet> SetOf(const JobRecord& job, const AttemptKey& attempt);
+  absl::Status RefuseOtherVersion(const AttemptKey& attempt, const v1::WorkerHello& hello);
+  // Nothing for a job that reads none.
+  absl::StatusOr<std::optional<v1::ActivationSet>> SetOf(const JobRecord& job,
+                                                         const AttemptKey& attempt);
   absl::StatusOr<v1::ServerMessage> WelcomeFor(const JobRecord& job,
-                                               const v1::ActivationSet& set) const;
+                                               const std::optional<v1::ActivationSet>& set) const;
   // What a worker that shares the disk finds there itself.
   absl::Status AddWhatIsNotShared(const std::string& job_id, v1::Welcome& welcome) const;
   absl::Status HandleHeartbeat(const AttemptKey& attempt, const v1::Heartbeat& heartbeat);

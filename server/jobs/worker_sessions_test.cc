@@ -8,17 +8,73 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
 using WorkerSessionsTest = JobsTest;
+
+// A worker of another release would misread the welcome.
+TEST_F(WorkerSessionsTest, AWorkerOfAnotherVersionIsRefusedByName) {
+  Create("demo");
+  Poll();
+  FakeWorker worker = Launched();
+  worker.attempt = manager_->sessions().VerifyWorkerToken(worker.bootstrap.token()).value();
+  v1::WorkerHello hello;
+  hello.set_protocol(1);
+  hello.set_program("lorsa-worker 0.0.9");
+  const absl::Status refused = SayHello(worker.attempt, hello, worker.connection);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_EQ(ReasonOf(refused), "WORKER_VERSION");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("lorsa-worker 0.0.9"));
+  EXPECT_THAT(worker.connection->messages, IsEmpty());
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(Get("demo").reason(), "WORKER_VERSION");
+  EXPECT_THAT(Get("demo").message(), HasSubstr("speaks version 1 of the worker protocol"));
+}
+
+TEST_F(WorkerSessionsTest, AWorkerOfAnotherVersionThatComesBackToANewServerIsReplaced) {
+  FakeWorker old = Run("demo");
+  v1::WorkerHello hello;
+  hello.set_protocol(1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(SayHello(old.attempt, hello, old.connection)));
+  Advance(options_.max_backoff);
+  FakeWorker next = LaunchAndConnect();
+  EXPECT_EQ(next.attempt.attempt, 2);
+  EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(WorkerSessionsTest, AWorkerThatRunsOtherKindsIsRefused) {
+  Create("demo");
+  Poll();
+  FakeWorker worker = Launched();
+  worker.attempt = manager_->sessions().VerifyWorkerToken(worker.bootstrap.token()).value();
+  v1::WorkerHello hello;
+  hello.add_kinds("digest");
+  const absl::Status refused = SayHello(worker.attempt, hello, worker.connection);
+  EXPECT_EQ(ReasonOf(refused), "WORKER_VERSION");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("runs no jobs of kind 'training'"));
+}
+
+TEST_F(WorkerSessionsTest, ProgressOutOfBoundsIsRefused) {
+  FakeWorker worker = Run("demo");
+  v1::WorkerMessage message;
+  v1::JobProgress& progress = *message.mutable_heartbeat()->mutable_progress();
+  for (int i = 0; i < 32; ++i) progress.add_values()->set_name(absl::StrCat("value", i));
+  EXPECT_TRUE(Say(worker, message).ok());
+  progress.add_values()->set_name("one too many");
+  EXPECT_TRUE(absl::IsInvalidArgument(Say(worker, message)));
+  progress.clear_values();
+  progress.add_values()->set_name(std::string(65, 'x'));
+  EXPECT_TRUE(absl::IsInvalidArgument(Say(worker, message)));
+}
 
 TEST_F(WorkerSessionsTest, HelloStartsTheRunAndIsWelcomed) {
   FakeWorker worker = Run("demo");
   EXPECT_EQ(State("demo"), v1::JOB_STATE_RUNNING);
   ASSERT_THAT(worker.connection->messages, SizeIs(1));
   const v1::Welcome& welcome = worker.connection->messages[0].welcome();
-  EXPECT_EQ(welcome.resolved_spec().activation_set(), "set");
+  EXPECT_EQ(welcome.resolved_spec().training().activation_set(), "set");
   EXPECT_EQ(welcome.activation_set().name(), "activationSets/set");
   EXPECT_THAT(welcome.checkpoint_folders(), SizeIs(0));
   EXPECT_TRUE(Get("demo").has_start_time());
@@ -34,8 +90,8 @@ TEST_F(WorkerSessionsTest, FailsAJobWhoseSetHasOtherContents) {
   };
   ASSERT_TRUE(give("aa").ok());
   NewJob job{.id = "demo"};
-  job.resolved_spec.set_activation_set("set");
-  job.resolved_spec.set_activation_set_sha256("aa");
+  job.resolved_spec.mutable_training()->set_activation_set("set");
+  job.resolved_spec.mutable_training()->set_activation_set_sha256("aa");
   ASSERT_TRUE(manager_->CreateJob(job).ok());
   Poll();
   FakeWorker worker = Launched();

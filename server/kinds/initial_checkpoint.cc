@@ -1,4 +1,4 @@
-#include "server/services/initial_checkpoint.h"
+#include "server/kinds/initial_checkpoint.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "base/error_details.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "server/services/checkpoint_name.h"
+#include "server/jobs/checkpoint_name.h"
 #include "trainer/config/checkpoint_config.h"
 #include "trainer/config/weights_from_config.h"
 

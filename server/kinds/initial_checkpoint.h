@@ -1,6 +1,6 @@
 // The checkpoint that a new job starts from (TrainingSpec.initial_checkpoint).
-#ifndef LORSA_SERVER_SERVICES_INITIAL_CHECKPOINT_H_
-#define LORSA_SERVER_SERVICES_INITIAL_CHECKPOINT_H_
+#ifndef LORSA_SERVER_KINDS_INITIAL_CHECKPOINT_H_
+#define LORSA_SERVER_KINDS_INITIAL_CHECKPOINT_H_
 
 #include <string>
 
@@ -29,4 +29,4 @@ absl::StatusOr<InitialCheckpoint> FindInitialCheckpoint(const Catalog& catalog, 
 
 }  // namespace lorsa::server
 
-#endif  // LORSA_SERVER_SERVICES_INITIAL_CHECKPOINT_H_
+#endif  // LORSA_SERVER_KINDS_INITIAL_CHECKPOINT_H_

@@ -1,9 +1,10 @@
-#include "server/jobs/job_estimate.h"
+#include "server/kinds/training_estimate.h"
 
 #include <optional>
 
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "server/model/spec_facts.h"
 #include "trainer/config/config_from_spec.h"
 #include "trainer/lorsa/step_cost.h"
 #include "trainer/resources/resource_estimate.h"
@@ -46,8 +47,9 @@ absl::StatusOr<std::optional<double>> SecondsPerFlop(const Catalog& catalog,
       catalog.ListJobs({.state = v1::JOB_STATE_SUCCEEDED, .limit = kJobsRemembered}));
   for (const StoredJob& stored : succeeded) {
     const v1::Job& job = stored.record.job;
-    if (job.attempt() != 1 || !RunsAlike(job.resolved_spec(), resolved)) continue;
-    const absl::StatusOr<trainer::TrainConfig> config = ConfigOf(catalog, job.resolved_spec());
+    const v1::TrainingSpec& ran = job.resolved_spec().training();
+    if (job.attempt() != 1 || job.kind() != kTrainingKind || !RunsAlike(ran, resolved)) continue;
+    const absl::StatusOr<trainer::TrainConfig> config = ConfigOf(catalog, ran);
     if (config.ok()) return SecondsOf(job) / Flops(*config);
   }
   return std::nullopt;
@@ -55,8 +57,8 @@ absl::StatusOr<std::optional<double>> SecondsPerFlop(const Catalog& catalog,
 
 }  // namespace
 
-absl::StatusOr<v1::JobEstimate> EstimateJobResources(const Catalog& catalog,
-                                                     const v1::TrainingSpec& resolved) {
+absl::StatusOr<v1::JobEstimate> EstimateTrainingResources(const Catalog& catalog,
+                                                          const v1::TrainingSpec& resolved) {
   LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config, ConfigOf(catalog, resolved));
   const trainer::ResourceEstimate resources = trainer::EstimateResources(config);
   v1::JobEstimate estimate;
@@ -66,12 +68,12 @@ absl::StatusOr<v1::JobEstimate> EstimateJobResources(const Catalog& catalog,
   return estimate;
 }
 
-absl::StatusOr<std::optional<double>> EstimateJobSeconds(const Catalog& catalog,
-                                                         const v1::TrainingSpec& resolved) {
+absl::StatusOr<std::optional<absl::Duration>> EstimateTrainingTime(
+    const Catalog& catalog, const v1::TrainingSpec& resolved) {
   LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config, ConfigOf(catalog, resolved));
   LORSA_ASSIGN_OR_RETURN(const std::optional<double> pace, SecondsPerFlop(catalog, resolved));
   if (!pace.has_value()) return std::nullopt;
-  return *pace * Flops(config);
+  return absl::Seconds(*pace * Flops(config));
 }
 
 absl::StatusOr<int64_t> EstimateCheckpointBytes(const Catalog& catalog,

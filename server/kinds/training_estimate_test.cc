@@ -1,4 +1,4 @@
-#include "server/jobs/job_estimate.h"
+#include "server/kinds/training_estimate.h"
 
 #include "job_spec/resolve.h"
 #include "server/jobs/jobs_test_fixture.h"
@@ -6,9 +6,9 @@
 namespace lorsa::server {
 namespace {
 
-class JobEstimateTest : public JobsTest {
+class TrainingEstimateTest : public JobsTest {
  protected:
-  JobEstimateTest() {
+  TrainingEstimateTest() {
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
         R"pb(
           name: "activationSets/l12"
@@ -33,15 +33,20 @@ class JobEstimateTest : public JobsTest {
     EXPECT_TRUE(resolved.ok());
     return resolved.spec;
   }
+  static v1::JobSpec AsJob(v1::TrainingSpec training) {
+    v1::JobSpec spec;
+    *spec.mutable_training() = std::move(training);
+    return spec;
+  }
   v1::JobEstimate Estimate(const std::string& text) {
-    v1::JobEstimate estimate = EstimateJobResources(*catalog_, Resolved(text)).value();
-    const auto seconds = EstimateJobSeconds(*catalog_, Resolved(text)).value();
-    if (seconds.has_value()) estimate.set_seconds(*seconds);
-    return estimate;
+    return EstimateTrainingResources(*catalog_, Resolved(text)).value();
+  }
+  std::optional<absl::Duration> Time(const std::string& text) {
+    return EstimateTrainingTime(*catalog_, Resolved(text)).value();
   }
   // Runs a job that ends well after `took`.
   void Succeed(const std::string& id, const std::string& text, absl::Duration took) {
-    ASSERT_TRUE(manager_->CreateJob({.id = id, .resolved_spec = Resolved(text)}).ok());
+    ASSERT_TRUE(manager_->CreateJob({.id = id, .resolved_spec = AsJob(Resolved(text))}).ok());
     FakeWorker worker = LaunchAndConnect();
     Advance(took);
     ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
@@ -51,7 +56,7 @@ class JobEstimateTest : public JobsTest {
   v1::ActivationSet set_;
 };
 
-TEST_F(JobEstimateTest, MemoryAndDiskGrowWithTheHeads) {
+TEST_F(TrainingEstimateTest, MemoryAndDiskGrowWithTheHeads) {
   const v1::JobEstimate small = Estimate("expansion_factor: 4"),
                         large = Estimate("expansion_factor: 8");
   EXPECT_GT(small.memory_bytes(), 100 << 20);
@@ -60,31 +65,31 @@ TEST_F(JobEstimateTest, MemoryAndDiskGrowWithTheHeads) {
   EXPECT_THAT(large.memory_parts(), ::testing::HasSubstr("weights"));
 }
 
-TEST_F(JobEstimateTest, TimeIsUnknownUntilALikeJobSucceeded) {
-  EXPECT_FALSE(Estimate("tokens: 204800").has_seconds());
+TEST_F(TrainingEstimateTest, TimeIsUnknownUntilALikeJobSucceeded) {
+  EXPECT_FALSE(Time("tokens: 204800").has_value());
   Succeed("fp32", "tokens: 204800 precision: PRECISION_FP32", absl::Seconds(500));
-  EXPECT_FALSE(Estimate("tokens: 204800").has_seconds());
+  EXPECT_FALSE(Time("tokens: 204800").has_value());
   Succeed("bf16", "tokens: 204800", absl::Seconds(100));
-  EXPECT_NEAR(Estimate("tokens: 204800").seconds(), 100, 1e-6);
-  EXPECT_NEAR(Estimate("tokens: 409600").seconds(), 200, 1e-6);
+  EXPECT_NEAR(absl::ToDoubleSeconds(*Time("tokens: 204800")), 100, 1e-6);
+  EXPECT_NEAR(absl::ToDoubleSeconds(*Time("tokens: 409600")), 200, 1e-6);
 }
 
-TEST_F(JobEstimateTest, AJobThatWasInterruptedSaysNothingAboutTime) {
-  ASSERT_TRUE(manager_->CreateJob({.id = "lost", .resolved_spec = Resolved("")}).ok());
+TEST_F(TrainingEstimateTest, AJobThatWasInterruptedSaysNothingAboutTime) {
+  ASSERT_TRUE(manager_->CreateJob({.id = "lost", .resolved_spec = AsJob(Resolved(""))}).ok());
   LaunchAndConnect();
   launcher_.EndLast();
   Poll();
   Advance(absl::Hours(1));
   FakeWorker worker = LaunchAndConnect();
   ASSERT_TRUE(SayOutcome(worker, v1::WorkerOutcome::KIND_SUCCEEDED).ok());
-  EXPECT_FALSE(Estimate("").has_seconds());
+  EXPECT_FALSE(Time("").has_value());
 }
 
-TEST_F(JobEstimateTest, ASetThatIsGoneIsNamed) {
+TEST_F(TrainingEstimateTest, ASetThatIsGoneIsNamed) {
   v1::TrainingSpec spec = Resolved("");
   spec.set_activation_set("other");
   EXPECT_THAT(
-      EstimateJobResources(*catalog_, spec).status(),
+      EstimateTrainingResources(*catalog_, spec).status(),
       ::testing::AllOf(::testing::ResultOf([](auto& s) { return absl::IsNotFound(s); }, true),
                        ::testing::ResultOf([](auto& s) { return std::string(s.message()); },
                                            ::testing::HasSubstr("other"))));

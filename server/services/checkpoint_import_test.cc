@@ -102,6 +102,7 @@ class CheckpointImportTest : public testing::Test {
             .fs = fs,
             .launcher = launcher_,
             .watchers = hub_,
+            .kinds = kinds_,
             .layout = layout_,
             .now = absl::Now};
   }
@@ -129,6 +130,7 @@ class CheckpointImportTest : public testing::Test {
   const DataLayout layout_{folder_.Path("data")};
   FakeLauncher launcher_;
   JobWatchHub hub_;
+  JobKinds kinds_;
   std::unique_ptr<Catalog> catalog_;
   json config_, state_;
   std::map<std::string, std::vector<int64_t>> shapes_;
@@ -161,7 +163,7 @@ TEST_F(CheckpointImportTest, MakesAJobThatHasEndedWithACopyOfTheFiles) {
            attn_scale: 1.5
            rope { base: 500 rotary_dim: 2 adjacent_pairs: true })pb",
       &spec));
-  EXPECT_EQ(job.resolved_spec().DebugString(), spec.DebugString());
+  EXPECT_EQ(job.resolved_spec().training().DebugString(), spec.DebugString());
   EXPECT_TRUE(job.has_end_time());
   const auto events = catalog_->ListEvents("imported", 0, 10).value();
   EXPECT_EQ(events.back().revision(), job.revision());

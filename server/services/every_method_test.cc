@@ -77,7 +77,7 @@ class EveryMethodTest : public ServicesTest {
                       .fs = fs_,
                       .watchers = watchers_,
                       .layout = *layout_,
-                      .planning = {.now = absl::Now}}),
+                      .planning = {.kinds = kinds_, .now = absl::Now}}),
         metrics_(calls_, *executor_, *catalog_, watchers_),
         workers_({.calls = calls_,
                   .lanes = OneLane(*executor_),
@@ -115,7 +115,7 @@ class EveryMethodTest : public ServicesTest {
   JobManager jobs_;
   SetQuarantine quarantine_{*catalog_, inspector_, absl::Now, [](const auto&, const auto&) {}};
   SetUploads uploads_{fs_, folder_, 0};
-  StagedUploads staged_uploads_{*catalog_, fs_, *layout_, 0};
+  StagedUploads staged_uploads_{*catalog_, kinds_, fs_, *layout_, 0};
   ServerConditions conditions_{absl::Now};
   ServerInfoService info_;
   ActivationService activations_;

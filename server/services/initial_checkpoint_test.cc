@@ -45,8 +45,9 @@ class InitialCheckpointTest : public JobServicesTest {
                                       const std::string& more = "") {
     v1::CreateJobRequest request;
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-        absl::StrCat("job_id: '", id, "' request_id: 'r' spec { activation_set: 'smollm2' ",
-                     "initial_checkpoint: 'jobs/", checkpoint, "' ", more, " }"),
+        absl::StrCat("job_id: '", id,
+                     "' request_id: 'r' spec { training { activation_set: 'smollm2' ",
+                     "initial_checkpoint: 'jobs/", checkpoint, "' ", more, " } }"),
         &request));
     return request;
   }
@@ -66,8 +67,8 @@ class InitialCheckpointTest : public JobServicesTest {
 TEST_F(InitialCheckpointTest, ResolvesTheNameAndTakesTheLorsaFromConfigJson) {
   const auto request = Request("next", "imported/checkpoints/latest", "seed: 3");
   ASSERT_TRUE(CreateJob(request, job_).ok());
-  EXPECT_EQ(job_.spec().initial_checkpoint(), "jobs/imported/checkpoints/latest");
-  const v1::TrainingSpec& spec = job_.resolved_spec();
+  EXPECT_EQ(job_.spec().training().initial_checkpoint(), "jobs/imported/checkpoints/latest");
+  const v1::TrainingSpec& spec = job_.resolved_spec().training();
   EXPECT_EQ(spec.initial_checkpoint(), "jobs/imported/checkpoints/step-000000000");
   EXPECT_EQ(spec.initialization(), v1::INITIALIZATION_CHECKPOINT);
   EXPECT_EQ(spec.n_ov_heads(), 1152);
@@ -83,7 +84,8 @@ TEST_F(InitialCheckpointTest, WhatTheWeightsFixIsRefusedByField) {
   const grpc::Status status = CreateJob(
       Request("next", "imported/checkpoints/latest", "d_qk: 64 seed: 3 learning_rate: 7"), job_);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(FieldsIn(status), UnorderedElementsAre("spec.d_qk", "spec.learning_rate"));
+  EXPECT_THAT(FieldsIn(status),
+              UnorderedElementsAre("spec.training.d_qk", "spec.training.learning_rate"));
 }
 
 TEST_F(InitialCheckpointTest, OneThatIsNotThereIsNotFoundAndAWrongNameIsRefused) {
@@ -93,7 +95,7 @@ TEST_F(InitialCheckpointTest, OneThatIsNotThereIsNotFoundAndAWrongNameIsRefused)
         << name;
   }
   EXPECT_THAT(FieldsIn(CreateJob(Request("next", "imported"), job_)),
-              UnorderedElementsAre("spec.initial_checkpoint"));
+              UnorderedElementsAre("spec.training.initial_checkpoint"));
 }
 
 TEST_F(InitialCheckpointTest, ADamagedOneIsRefused) {
@@ -121,7 +123,7 @@ TEST_F(InitialCheckpointTest, ValidateOnlyMakesNothing) {
   auto request = Request("next", "imported/checkpoints/latest");
   request.set_validate_only(true);
   ASSERT_TRUE(CreateJob(request, job_).ok());
-  EXPECT_EQ(job_.resolved_spec().n_ov_heads(), 1152);
+  EXPECT_EQ(job_.resolved_spec().training().n_ov_heads(), 1152);
   EXPECT_GT(job_.estimate().memory_bytes(), 0);
   EXPECT_FALSE(HasCopy("next"));
 }
@@ -142,9 +144,9 @@ TEST_F(InitialCheckpointTest, ASweepMayGoOverCheckpoints) {
   grpc::ClientContext context;
   v1::Sweep sweep;
   ASSERT_TRUE(jobs_->CreateSweep(&context, request, &sweep).ok());
-  EXPECT_EQ(Get("sweep-000").resolved_spec().initial_checkpoint(),
+  EXPECT_EQ(Get("sweep-000").resolved_spec().training().initial_checkpoint(),
             "jobs/imported/checkpoints/step-000000000");
-  EXPECT_EQ(Get("sweep-003").resolved_spec().initial_checkpoint(),
+  EXPECT_EQ(Get("sweep-003").resolved_spec().training().initial_checkpoint(),
             "jobs/another/checkpoints/step-000000000");
   for (const char* id : {"sweep-000", "sweep-001", "sweep-002", "sweep-003"}) {
     EXPECT_TRUE(HasCopy(id)) << id;

@@ -87,8 +87,8 @@ TEST_F(JobControlTest, ForkGoesOnFromTheCheckpointWithWhatWasChanged) {
   ASSERT_TRUE(Call(&v1::JobService::Stub::ForkJob, request, &fork).ok());
   EXPECT_EQ(fork.forked_from(), "jobs/source/checkpoints/step-000000010");
   EXPECT_EQ(fork.latest_checkpoint(), "jobs/fork/checkpoints/step-000000010");
-  EXPECT_EQ(fork.resolved_spec().tokens(), 1'024'000);
-  EXPECT_EQ(fork.resolved_spec().top_k(), 64);
+  EXPECT_EQ(fork.resolved_spec().training().tokens(), 1'024'000);
+  EXPECT_EQ(fork.resolved_spec().training().top_k(), 64);
   EXPECT_EQ(fork.state(), v1::JOB_STATE_QUEUED);
 }
 
@@ -117,7 +117,7 @@ TEST_F(JobControlTest, NothingGoesOnWithASetThatHasOtherContents) {
                               })
                   .ok());
   v1::ActivationSet set = catalog_->GetActivationSet("smollm2").value();
-  EXPECT_EQ(failed.resolved_spec().activation_set_sha256(), set.manifest_sha256());
+  EXPECT_EQ(failed.resolved_spec().training().activation_set_sha256(), set.manifest_sha256());
   ASSERT_TRUE(catalog_->DeleteActivationSet("smollm2").ok());
   set.set_manifest_sha256("other");
   ASSERT_TRUE(catalog_->CreateActivationSet(set).ok());
@@ -158,7 +158,7 @@ TEST_F(JobControlTest, ValidateOnlyForkMakesNothing) {
   request.set_validate_only(true);
   v1::Job job;
   ASSERT_TRUE(Call(&v1::JobService::Stub::ForkJob, request, &job).ok());
-  EXPECT_EQ(job.resolved_spec().tokens(), 1'024'000);
+  EXPECT_EQ(job.resolved_spec().training().tokens(), 1'024'000);
   EXPECT_EQ(job.state(), v1::JOB_STATE_UNSPECIFIED);
   EXPECT_FALSE(fs_.Exists(Layout().JobFolder("fork")).value());
 }
@@ -223,19 +223,19 @@ TEST_F(JobControlTest, JobsAreFoundByAllOfTheLabelsGiven) {
 
 TEST_F(JobControlTest, JobLargerThanTheMachineIsRefusedAtOnce) {
   v1::CreateJobRequest request = CreateRequest("demo");
-  request.mutable_spec()->set_threads(9);
+  request.mutable_spec()->mutable_training()->set_threads(9);
   v1::Job job;
   grpc::Status status = CreateJob(request, job);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("9 CPU slots"));
-  request.mutable_spec()->set_threads(8);
-  memory_estimate_ = int64_t{65} << 30;
+  request.mutable_spec()->mutable_training()->set_threads(8);
+  training_->memory_bytes = int64_t{65} << 30;
   status = CreateJob(request, job);
   EXPECT_THAT(status.error_message(), HasSubstr("65.00 GiB"));
-  memory_estimate_ = int64_t{64} << 30;
+  training_->memory_bytes = int64_t{64} << 30;
   ASSERT_TRUE(CreateJob(request, job).ok());
   EXPECT_EQ(job.cpu_slots(), 8);
-  EXPECT_EQ(job.memory_bytes(), memory_estimate_);
+  EXPECT_EQ(job.memory_bytes(), training_->memory_bytes);
 }
 
 TEST_F(JobControlTest, QueuedJobSaysWhatItWaitsFor) {

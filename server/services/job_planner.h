@@ -1,5 +1,6 @@
 // From what a client asks for to the job that it makes: fills in every default, finds every problem
-// at once, and says what the job takes of the machine.
+// at once, and says what the job takes of the machine. What is particular to a kind of job is left
+// to it (server/jobs/job_kind.h).
 #ifndef LORSA_SERVER_SERVICES_JOB_PLANNER_H_
 #define LORSA_SERVER_SERVICES_JOB_PLANNER_H_
 
@@ -10,31 +11,22 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/file_system.h"
-#include "job_spec/resolve.h"
-#include "job_spec/training_machine.h"
 #include "lorsa/v1/checkpoint_service.pb.h"
 #include "lorsa/v1/job.pb.h"
+#include "lorsa/v1/job_spec.pb.h"
 #include "lorsa/v1/training_spec.pb.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/job_estimate.h"
+#include "server/jobs/job_kind.h"
 #include "server/jobs/job_queue.h"
-#include "server/model/data_layout.h"
 #include "server/webhooks/webhook_receivers.h"
 
 namespace lorsa::server {
 
 struct PlanningContext {
-  TrainingMachine machine;  // on which workers run
-  JobCapacity capacity;     // a job that is larger is refused
+  const JobKinds& kinds;
+  JobCapacity capacity;  // a job that is larger is refused
   std::function<absl::Time()> now;
   WebhookReceivers webhooks = {};
-  // As in job_estimate.h.
-  std::function<absl::StatusOr<v1::JobEstimate>(const Catalog&, const v1::TrainingSpec& resolved)>
-      estimate_resources = EstimateJobResources;
-  std::function<absl::StatusOr<std::optional<double>>(const Catalog&,
-                                                      const v1::TrainingSpec& resolved)>
-      estimate_seconds = EstimateJobSeconds;
 };
 
 // Thread-safe; blocks on the catalog and the disk. Errors: INVALID_ARGUMENT naming every wrong
@@ -43,12 +35,17 @@ struct PlanningContext {
 // fork, if its set has changed (SET_CHANGED).
 class JobPlanner {
  public:
-  // `catalog` and `fs` outlive the planner.
-  JobPlanner(const Catalog& catalog, FileSystem& fs, DataLayout layout, PlanningContext context)
-      : catalog_(catalog), fs_(fs), layout_(std::move(layout)), context_(std::move(context)) {}
+  // `catalog` outlives the planner, as do the kinds.
+  JobPlanner(const Catalog& catalog, PlanningContext context)
+      : catalog_(catalog), context_(std::move(context)) {}
 
-  // A new job, but for its id and request; fields are named "spec.…" and "policy.…".
-  absl::StatusOr<NewJob> Plan(const v1::TrainingSpec& spec, const v1::JobPolicy& policy) const;
+  // A new job, but for its id and request; fields are named "spec.training.…" or "spec.program.…",
+  // and "policy.…".
+  absl::StatusOr<NewJob> Plan(const v1::JobSpec& spec, const v1::JobPolicy& policy) const;
+
+  // The same for a training job; fields are named "spec.…" and "policy.…".
+  absl::StatusOr<NewJob> PlanTraining(const v1::TrainingSpec& spec,
+                                      const v1::JobPolicy& policy) const;
 
   // One that goes on from a checkpoint of `source`; fields are named "changes.…" and "policy.…".
   absl::StatusOr<NewJob> PlanFork(const v1::Job& source, const v1::Checkpoint& checkpoint,
@@ -59,16 +56,17 @@ class JobPlanner {
   absl::StatusOr<v1::Job> Preview(const NewJob& job) const;
 
  private:
-  // As Plan, for a specification that names an initial checkpoint, on its set.
-  absl::StatusOr<NewJob> PlanFromWeights(const v1::TrainingSpec& spec, const v1::ActivationSet& set,
-                                         const v1::JobPolicy& policy) const;
-  // `field`: the name of the request's field that holds the specification.
-  absl::StatusOr<NewJob> Check(ResolvedSpec resolved, const v1::JobPolicy& policy,
-                               const std::string& field) const;
+  // `field`: what the request calls the message of the kind.
+  absl::StatusOr<NewJob> PlanNamed(const v1::JobSpec& spec, const v1::JobPolicy& policy,
+                                   const std::string& field) const;
+  absl::StatusOr<const JobKind*> KindFor(const v1::JobSpec& spec) const;
+  // Nothing if `spec` names none and need not.
+  absl::StatusOr<std::optional<v1::ActivationSet>> SetFor(const v1::JobSpec& spec,
+                                                          const std::string& field) const;
+  absl::StatusOr<NewJob> Check(const JobKind& kind, PlannedSpec planned,
+                               const v1::JobPolicy& policy, const std::string& field) const;
 
   const Catalog& catalog_;
-  FileSystem& fs_;
-  const DataLayout layout_;
   const PlanningContext context_;
 };
 

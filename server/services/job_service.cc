@@ -9,8 +9,8 @@
 #include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
-#include "server/services/checkpoint_name.h"
-#include "server/services/job_name.h"
+#include "server/jobs/checkpoint_name.h"
+#include "server/jobs/job_name.h"
 #include "server/services/job_policy.h"
 #include "server/services/job_sources.h"
 #include "server/services/paging.h"
@@ -40,7 +40,7 @@ absl::StatusOr<LogPlace> LogPlaceFrom(const v1::ReadLogsRequest& request) {
 JobService::JobService(JobServiceEnvironment environment)
     : RpcService("lorsa.v1.JobService", environment.calls),
       env_(std::move(environment)),
-      planner_(env_.catalog, env_.fs, env_.layout, env_.planning),
+      planner_(env_.catalog, env_.planning),
       sweeps_(env_.jobs, env_.catalog, planner_) {
   const CallLanes& lanes = env_.lanes;
   Unary({"CreateJob", Access::kAnyone, lanes.files}, *this, &JobService::Create);

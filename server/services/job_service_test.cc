@@ -42,9 +42,9 @@ TEST_F(JobServiceTest, CreateResolvesTheSpecification) {
   ASSERT_TRUE(CreateJob(CreateRequest("demo"), job).ok());
   EXPECT_EQ(job.name(), "jobs/demo");
   EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
-  EXPECT_FALSE(job.spec().has_n_ov_heads());
-  EXPECT_EQ(job.resolved_spec().n_ov_heads(), 8 * 576);
-  EXPECT_EQ(job.resolved_spec().threads(), 2);
+  EXPECT_FALSE(job.spec().training().has_n_ov_heads());
+  EXPECT_EQ(job.resolved_spec().training().n_ov_heads(), 8 * 576);
+  EXPECT_EQ(job.resolved_spec().training().threads(), 2);
 }
 
 TEST_F(JobServiceTest, ValidateOnlyMakesNoJob) {
@@ -53,7 +53,7 @@ TEST_F(JobServiceTest, ValidateOnlyMakesNoJob) {
   v1::Job job;
   ASSERT_TRUE(CreateJob(request, job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_UNSPECIFIED);
-  EXPECT_EQ(job.resolved_spec().n_ov_heads(), 8 * 576);
+  EXPECT_EQ(job.resolved_spec().training().n_ov_heads(), 8 * 576);
   EXPECT_GT(job.estimate().memory_bytes(), 0);
   EXPECT_GT(job.estimate().disk_bytes(), 0);
   EXPECT_TRUE(absl::IsNotFound(catalog_->GetJob("demo").status()));
@@ -61,8 +61,8 @@ TEST_F(JobServiceTest, ValidateOnlyMakesNoJob) {
 
 TEST_F(JobServiceTest, ImpossibleSpecificationNamesEveryField) {
   v1::CreateJobRequest request = CreateRequest("demo");
-  request.mutable_spec()->set_top_k(1'000'000);
-  request.mutable_spec()->set_tokens(0);
+  request.mutable_spec()->mutable_training()->set_top_k(1'000'000);
+  request.mutable_spec()->mutable_training()->set_tokens(0);
   v1::Job job;
   const grpc::Status status = CreateJob(request, job);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -71,7 +71,8 @@ TEST_F(JobServiceTest, ImpossibleSpecificationNamesEveryField) {
   for (const auto& violation : bad_request.field_violations()) {
     fields.push_back(violation.field());
   }
-  EXPECT_THAT(fields, ::testing::UnorderedElementsAre("spec.top_k", "spec.tokens"));
+  EXPECT_THAT(fields,
+              ::testing::UnorderedElementsAre("spec.training.top_k", "spec.training.tokens"));
 }
 
 TEST_F(JobServiceTest, QuarantinedSetIsRefused) {
@@ -97,9 +98,9 @@ TEST_F(JobServiceTest, BadIdsAndNamesAreRefusedByField) {
     EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(), "job_id");
   }
   v1::CreateJobRequest request = CreateRequest("demo");
-  request.mutable_spec()->set_activation_set("../../etc");
+  request.mutable_spec()->mutable_training()->set_activation_set("../../etc");
   EXPECT_EQ(CreateJob(request, job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  request.mutable_spec()->set_activation_set("unknown");
+  request.mutable_spec()->mutable_training()->set_activation_set("unknown");
   EXPECT_EQ(CreateJob(request, job).error_code(), grpc::StatusCode::NOT_FOUND);
   grpc::ClientContext context;
   v1::GetJobRequest get;
@@ -114,10 +115,11 @@ TEST_F(JobServiceTest, RefusesUnknownFieldsAtAnyDepth) {
   };
   v1::CreateJobRequest top = CreateRequest("demo"), nested = top, policy = top;
   add_unknown(*top.mutable_spec());
-  add_unknown(*nested.mutable_spec()->mutable_rope()->mutable_ntk_by_parts());
+  add_unknown(*nested.mutable_spec()->mutable_training()->mutable_rope()->mutable_ntk_by_parts());
   add_unknown(*policy.mutable_policy()->mutable_ttl());
-  for (const auto& [request, field] :
-       {std::pair(top, "spec"), {nested, "spec.rope.ntk_by_parts"}, {policy, "policy.ttl"}}) {
+  for (const auto& [request, field] : {std::pair(top, "spec"),
+                                       {nested, "spec.training.rope.ntk_by_parts"},
+                                       {policy, "policy.ttl"}}) {
     v1::Job job;
     const grpc::Status status = CreateJob(request, job);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field;
@@ -133,7 +135,7 @@ TEST_F(JobServiceTest, RepeatedRequestReturnsTheSameJob) {
   ASSERT_TRUE(CreateJob(request, first).ok());
   ASSERT_TRUE(CreateJob(request, second).ok());
   EXPECT_EQ(first.create_time().seconds(), second.create_time().seconds());
-  request.mutable_spec()->set_top_k(32);
+  request.mutable_spec()->mutable_training()->set_top_k(32);
   EXPECT_EQ(CreateJob(request, second).error_code(), grpc::StatusCode::ALREADY_EXISTS);
 }
 
@@ -178,7 +180,7 @@ TEST_F(JobServiceTest, APageTokenOutlivesItsJob) {
 TEST_F(JobServiceTest, PageOfLargeJobsEndsAtTwoMebibytes) {
   for (const char* id : {"a", "b", "c", "d"}) {
     NewJob job{.id = id};
-    job.spec.set_activation_set(std::string(900 << 10, 's'));
+    job.spec.mutable_training()->set_activation_set(std::string(900 << 10, 's'));
     ASSERT_TRUE(catalog_->CreateJob(job, absl::Now()).ok());
   }
   v1::ListJobsRequest request;

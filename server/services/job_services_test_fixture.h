@@ -15,6 +15,7 @@
 #include "lorsa/v1/metric_service.grpc.pb.h"
 #include "lorsa/v1/worker_service.grpc.pb.h"
 #include "server/jobs/jobs_test_fixture.h"
+#include "server/kinds/training_kind.h"
 #include "server/rpc/call_lanes.h"
 #include "server/services/job_service.h"
 #include "server/services/metric_service.h"
@@ -37,7 +38,7 @@ class WorkerClient {
   bool Say(const v1::WorkerMessage& message) { return stream_->Write(message); }
   bool SayHello() {
     v1::WorkerMessage message;
-    message.mutable_hello();
+    message.mutable_hello()->set_protocol(kWorkerProtocol);
     return Say(message);
   }
   // The next message; one without an item if the stream has ended.
@@ -61,43 +62,53 @@ class WorkerClient {
   bool finished_ = false;
 };
 
+// Plans training jobs; what they take can be overridden.
+class MeasuredTrainingKind final : public TrainingKind {
+ public:
+  using TrainingKind::TrainingKind;
+
+  absl::StatusOr<v1::JobEstimate> EstimateResources(const v1::JobSpec& resolved) const override {
+    auto estimate = TrainingKind::EstimateResources(resolved);
+    if (memory_bytes > 0 && estimate.ok()) estimate->set_memory_bytes(memory_bytes);
+    return estimate;
+  }
+  absl::StatusOr<std::optional<absl::Duration>> EstimateTime(
+      const v1::JobSpec& resolved) const override {
+    ++time_estimates;
+    return TrainingKind::EstimateTime(resolved);
+  }
+
+  int64_t memory_bytes = 0;                     // 0 = as estimated
+  mutable std::atomic<int> time_estimates = 0;  // that were made
+};
+
 class JobServicesTest : public JobsTest {
  protected:
   explicit JobServicesTest(int max_running_jobs = 1)
       : JobsTest(max_running_jobs),
         calls_{manager_->sessions(), streams_, answers_, records_},
-        job_service_(
-            {.calls = calls_,
-             .lanes = threads_.lanes(),
-             .jobs = *manager_,
-             .catalog = *catalog_,
-             .fs = fs_,
-             .watchers = hub_,
-             .layout = Layout(),
-             .planning = {.machine = {.cores = 2},
-                          .capacity = {.cpu_slots = 8, .memory_bytes = int64_t{64} << 30},
-                          .now = [this] { return now_; },
-                          .estimate_resources =
-                              [this](const Catalog& catalog, const v1::TrainingSpec& resolved) {
-                                auto estimate = EstimateJobResources(catalog, resolved);
-                                if (memory_estimate_ > 0 && estimate.ok()) {
-                                  estimate->set_memory_bytes(memory_estimate_);
-                                }
-                                return estimate;
-                              },
-                          .estimate_seconds =
-                              [this](const Catalog& catalog, const v1::TrainingSpec& resolved) {
-                                ++time_estimates_;
-                                return EstimateJobSeconds(catalog, resolved);
-                              }}}),
+        job_service_({.calls = calls_,
+                      .lanes = threads_.lanes(),
+                      .jobs = *manager_,
+                      .catalog = *catalog_,
+                      .fs = fs_,
+                      .watchers = hub_,
+                      .layout = Layout(),
+                      .planning = {.kinds = kinds_,
+                                   .capacity = {.cpu_slots = 8, .memory_bytes = int64_t{64} << 30},
+                                   .now = [this] { return now_; }}}),
         metric_service_(calls_, threads_.lanes().reads, *catalog_, hub_),
-        staged_uploads_(*catalog_, fs_, Layout(), /*disk_reserve_bytes=*/0),
+        staged_uploads_(*catalog_, kinds_, fs_, Layout(), /*disk_reserve_bytes=*/0),
         worker_service_({.calls = calls_,
                          .lanes = threads_.lanes(),
                          .sessions = manager_->sessions(),
                          .uploads = staged_uploads_,
                          .fs = fs_,
                          .layout = Layout()}) {
+    auto training = std::make_unique<MeasuredTrainingKind>(*catalog_, fs_, Layout(),
+                                                           TrainingMachine{.cores = 2});
+    training_ = training.get();
+    kinds_.Add(kTrainingKind, std::move(training));
     v1::ActivationSet set;
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
         R"pb(
@@ -132,8 +143,8 @@ class JobServicesTest : public JobsTest {
   static v1::CreateJobRequest CreateRequest(const std::string& id) {
     v1::CreateJobRequest request;
     request.set_job_id(id);
-    request.mutable_spec()->set_activation_set("smollm2");
-    request.mutable_spec()->set_top_k(64);
+    request.mutable_spec()->mutable_training()->set_activation_set("smollm2");
+    request.mutable_spec()->mutable_training()->set_top_k(64);
     return request;
   }
   grpc::Status CreateJob(const v1::CreateJobRequest& request, v1::Job& job) {
@@ -184,8 +195,7 @@ class JobServicesTest : public JobsTest {
     return DetailOf<google::rpc::ErrorInfo>(status).reason();
   }
 
-  int64_t memory_estimate_ = 0;
-  std::atomic<int> time_estimates_ = 0;  // that were made
+  MeasuredTrainingKind* training_ = nullptr;  // in kinds_
   OpenStreams streams_{"streams", {}};
   OpenStreams answers_{"answers", {}};
   CallRecords records_;

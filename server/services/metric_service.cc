@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/error_details.h"
 #include "base/status_macros.h"
-#include "server/services/job_name.h"
+#include "server/jobs/job_name.h"
 #include "server/services/job_sources.h"
 #include "server/services/paging.h"
 

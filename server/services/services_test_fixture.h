@@ -59,6 +59,7 @@ class ServicesTest : public testing::Test {
             .fs = fs_,
             .launcher = launcher_,
             .watchers = watchers_,
+            .kinds = kinds_,
             .layout = *layout_,
             .now = absl::Now};
   }
@@ -93,6 +94,7 @@ class ServicesTest : public testing::Test {
   const Inspector inspector_{fs_, LORSA_INSPECT_PROGRAM};
   NoLauncher launcher_;
   JobWatchHub watchers_;
+  JobKinds kinds_;
   NoWorkers tokens_;
   std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(4);
   OpenStreams streams_{"streams", {}};

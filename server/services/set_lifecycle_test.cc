@@ -111,7 +111,7 @@ class SetLifecycleTest : public ServicesTest {
 
   void CreateJob(const std::string& id) {
     NewJob job{.id = id};
-    job.resolved_spec.set_activation_set("set");
+    job.resolved_spec.mutable_training()->set_activation_set("set");
     ASSERT_TRUE(catalog_->CreateJob(job, kStart).ok());
   }
 

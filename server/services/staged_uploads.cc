@@ -1,28 +1,15 @@
 #include "server/services/staged_uploads.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/error_details.h"
 #include "base/status_macros.h"
-#include "server/jobs/job_estimate.h"
-#include "server/services/checkpoint_name.h"
+#include "server/jobs/checkpoint_name.h"
 
 namespace lorsa::server {
 namespace {
-
-// docs/checkpoint_format.md
-constexpr const char* kCheckpointFiles[] = {"config.json", "lorsa.safetensors", "manifest.json",
-                                            "state.json", "state.safetensors"};
-constexpr int64_t kMaxJsonBytes = 1 << 20;
-
-bool IsFileOfACheckpoint(const std::string& name) {
-  return std::find(std::begin(kCheckpointFiles), std::end(kCheckpointFiles), name) !=
-         std::end(kCheckpointFiles);
-}
 
 IncomingFile FileOf(const v1::StagedFileStart& start, const std::string& staging) {
   return {.folder = JoinPath(staging, start.folder()),
@@ -39,21 +26,15 @@ absl::Status CheckStart(const v1::StagedFileStart& start, int64_t max_bytes) {
   if (!StepOf(start.folder(), "folder").ok()) {
     violations.push_back({"folder", "must be named for its step: step-000001000"});
   }
-  if (!IsFileOfACheckpoint(start.file())) {
-    violations.push_back({"file",
-                          "must be lorsa.safetensors, state.safetensors, config.json, state.json "
-                          "or manifest.json"});
-  }
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
 }  // namespace
 
-absl::StatusOr<int64_t> StagedUploads::MaxBytes(const AttemptKey& attempt,
-                                                const std::string& file) const {
-  if (!absl::EndsWith(file, ".safetensors")) return kMaxJsonBytes;
-  LORSA_ASSIGN_OR_RETURN(const JobRecord job, catalog_.GetJob(attempt.job_id));
-  return EstimateCheckpointBytes(catalog_, job.job.resolved_spec());
+absl::StatusOr<const JobKind*> StagedUploads::KindOf(const JobRecord& job) const {
+  const JobKind* const kind = kinds_.Find(job.job.kind());
+  if (kind == nullptr) return absl::FailedPreconditionError(kinds_.Missing(job.job.kind()));
+  return kind;
 }
 
 // One checkpoint is on its way at a time, so that no worker fills the disk.
@@ -72,7 +53,10 @@ absl::Status StagedUploads::DropAllBut(const std::string& staging, const std::st
 
 absl::StatusOr<std::unique_ptr<FileReceiver>> StagedUploads::Receive(
     const AttemptKey& attempt, const v1::StagedFileStart& start) {
-  LORSA_ASSIGN_OR_RETURN(const int64_t max_bytes, MaxBytes(attempt, start.file()));
+  LORSA_ASSIGN_OR_RETURN(const JobRecord job, catalog_.GetJob(attempt.job_id));
+  LORSA_ASSIGN_OR_RETURN(const JobKind* const kind, KindOf(job));
+  LORSA_ASSIGN_OR_RETURN(const int64_t max_bytes,
+                         kind->MaxUploadBytes(job.job.resolved_spec(), start.file()));
   LORSA_RETURN_IF_ERROR(CheckStart(start, max_bytes));
   const std::string staging = layout_.StagingFolder(attempt.job_id, attempt.attempt);
   LORSA_RETURN_IF_ERROR(DropAllBut(staging, start.folder()));
@@ -82,8 +66,10 @@ absl::StatusOr<std::unique_ptr<FileReceiver>> StagedUploads::Receive(
 absl::StatusOr<v1::Upload> StagedUploads::Describe(const AttemptKey& attempt,
                                                    const std::string& folder) const {
   LORSA_RETURN_IF_ERROR(StepOf(folder, "folder").status());
+  LORSA_ASSIGN_OR_RETURN(const JobRecord job, catalog_.GetJob(attempt.job_id));
+  LORSA_ASSIGN_OR_RETURN(const JobKind* const kind, KindOf(job));
   return files_.Describe(JoinPath(layout_.StagingFolder(attempt.job_id, attempt.attempt), folder),
-                         IsFileOfACheckpoint);
+                         [kind](const std::string& name) { return kind->IsCheckpointFile(name); });
 }
 
 }  // namespace lorsa::server

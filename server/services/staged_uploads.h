@@ -13,6 +13,7 @@
 #include "base/file_system.h"
 #include "lorsa/v1/worker_service.pb.h"
 #include "server/catalog/catalog.h"
+#include "server/jobs/job_kind.h"
 #include "server/model/data_layout.h"
 #include "server/services/file_uploads.h"
 
@@ -21,10 +22,14 @@ namespace lorsa::server {
 // Thread-safe; blocks on the disk. `attempt` everywhere is a job's current one.
 class StagedUploads {
  public:
-  // `catalog` and `fs` outlive this.
-  StagedUploads(const Catalog& catalog, FileSystem& fs, DataLayout layout,
+  // `catalog`, `kinds` and `fs` outlive this.
+  StagedUploads(const Catalog& catalog, const JobKinds& kinds, FileSystem& fs, DataLayout layout,
                 int64_t disk_reserve_bytes)
-      : catalog_(catalog), fs_(fs), layout_(std::move(layout)), files_(fs, disk_reserve_bytes) {}
+      : catalog_(catalog),
+        kinds_(kinds),
+        fs_(fs),
+        layout_(std::move(layout)),
+        files_(fs, disk_reserve_bytes) {}
 
   // Takes the file that `start` announces; drops what other folder is staged. INVALID_ARGUMENT
   // naming every field of it that is wrong; FAILED_PRECONDITION if the attempt's folders are gone;
@@ -36,10 +41,11 @@ class StagedUploads {
   absl::StatusOr<v1::Upload> Describe(const AttemptKey& attempt, const std::string& folder) const;
 
  private:
-  absl::StatusOr<int64_t> MaxBytes(const AttemptKey& attempt, const std::string& file) const;
+  absl::StatusOr<const JobKind*> KindOf(const JobRecord& job) const;
   absl::Status DropAllBut(const std::string& staging, const std::string& folder);
 
   const Catalog& catalog_;
+  const JobKinds& kinds_;
   FileSystem& fs_;
   const DataLayout layout_;
   FileUploads files_;

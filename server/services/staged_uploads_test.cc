@@ -219,7 +219,7 @@ TEST_F(StagedUploadsTest, BytesThatDoNotMatchAreDropped) {
 
 TEST_F(StagedUploadsTest, HostileUploadsAreRefusedByField) {
   auto worker = Run();
-  const int64_t estimate = EstimateCheckpointBytes(*catalog_, Get("demo").resolved_spec()).value();
+  const int64_t estimate = training_->MaxUploadBytes(Get("demo").resolved_spec(), kWeights).value();
   const auto refused = [&](const std::string& field, auto change) {
     v1::StagedFileStart start = StartOf(kWeights, "w");
     change(start);
@@ -258,7 +258,7 @@ TEST_F(StagedUploadsTest, AStepStagedAgainReplacesItsFilesAndAnotherDropsThem) {
 
 TEST_F(StagedUploadsTest, WhatDoesNotFitBesideTheReserveIsRefused) {
   auto worker = Run();
-  StagedUploads uploads(*catalog_, fs_, Layout(), int64_t{1} << 60);
+  StagedUploads uploads(*catalog_, kinds_, fs_, Layout(), int64_t{1} << 60);
   const absl::Status status = uploads.Receive({"demo", 1}, StartOf(kWeights, "w")).status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
 }

@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<NewJob>> SweepHandlers::PlanJobs(
   if (!expanded.violations.empty()) return InvalidFields(expanded.violations);
   std::vector<NewJob> jobs;
   for (const SweepCombination& combination : expanded.combinations) {
-    absl::StatusOr<NewJob> job = planner_.Plan(combination.spec, request.policy());
+    absl::StatusOr<NewJob> job = planner_.PlanTraining(combination.spec, request.policy());
     // The first that fails tells enough: the others mostly fail for the same reason.
     if (!job.ok()) return Said(job.status(), absl::StrCat("with ", combination.values));
     job->id = absl::StrFormat("%s-%03d", request.sweep_id(), jobs.size());

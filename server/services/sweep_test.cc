@@ -61,8 +61,8 @@ TEST_F(SweepServiceTest, MakesAJobForEachCombination) {
   EXPECT_THAT(JobsOf("grid"),
               ElementsAre("jobs/grid-003", "jobs/grid-002", "jobs/grid-001", "jobs/grid-000"));
   const v1::Job job = Get("grid-001");
-  EXPECT_EQ(job.spec().top_k(), 32);
-  EXPECT_EQ(job.spec().seed(), 2);
+  EXPECT_EQ(job.spec().training().top_k(), 32);
+  EXPECT_EQ(job.spec().training().seed(), 2);
   EXPECT_EQ(job.sweep(), "sweeps/grid");
   EXPECT_EQ(job.policy().priority(), 3);
 }
@@ -168,7 +168,7 @@ TEST_F(SweepServiceTest, ItsJobsAreMadeWithoutEstimatesOfTime) {
   v1::Job job;
   ASSERT_TRUE(CreateJob(CreateRequest("alone"), job).ok());
   EXPECT_GT(job.memory_bytes(), 0);
-  EXPECT_EQ(time_estimates_, 0);
+  EXPECT_EQ(training_->time_estimates, 0);
 }
 
 TEST_F(SweepServiceTest, APageTokenOutlivesItsSweep) {

@@ -99,8 +99,8 @@ def test_a_sweep_is_watched_over_as_one(client: Client) -> None:
     sweep = client.submit_sweep(SWEPT, {"top_k": [4, 8], "decoder_bias": [True, False]}, "k")
     assert sweep.wait(PATIENCE).states == {"SUCCEEDED": 4}
     jobs = list(sweep.jobs())
-    assert {job.proto.resolved_spec.top_k for job in jobs} == {4, 8}
-    assert {job.proto.resolved_spec.decoder_bias for job in jobs} == {True, False}
+    assert {job.proto.resolved_spec.training.top_k for job in jobs} == {4, 8}
+    assert {job.proto.resolved_spec.training.decoder_bias for job in jobs} == {True, False}
     fvus = {job.name: job.proto.best_fvu for job in jobs}
     assert sweep.best_fvu == min(fvus.values())
     assert fvus[sweep.proto.best_job] == sweep.best_fvu

@@ -8,10 +8,17 @@ import pytest
 from lorsa.client.progress import NotebookView, TerminalView, follow
 from lorsa.v1 import job_pb2
 
+
+def progress(step: int, phase: str, **values: float) -> job_pb2.JobProgress:
+    values |= {"tokens": 100 * step, "total_tokens": 400}
+    reported = [job_pb2.ProgressValue(name=name, value=value) for name, value in values.items()]
+    return job_pb2.JobProgress(step=step, total_steps=4, phase=phase, values=reported)
+
+
 PROGRESS = [
-    job_pb2.JobProgress(step=0, tokens=0, total_tokens=400, phase="initializing"),
-    job_pb2.JobProgress(step=1, tokens=100, total_tokens=400, loss=3.5, phase="training"),
-    job_pb2.JobProgress(step=4, tokens=400, total_tokens=400, loss=1.5, fvu=0.25, phase="training"),
+    progress(0, "initializing"),
+    progress(1, "training", loss=3.5),
+    progress(4, "training", loss=1.5, fvu=0.25),
 ]
 
 
@@ -41,4 +48,4 @@ def test_a_terminal_shows_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
     follow(PlayedJob(), TerminalView("demo"))  # type: ignore[arg-type]
     bar = capsys.readouterr().err
     assert "demo: 100%" in bar
-    assert "loss 1.5 fvu 0.2500" in bar
+    assert "loss 1.5 fvu 0.25" in bar

@@ -21,7 +21,7 @@ absl::StatusOr<std::string> Submit(client::Client& server, const std::string& sp
   v1::CreateJobRequest request;
   absl::StatusOr<v1::TrainingSpec> spec = client::ParseTrainingSpec(specification);
   if (!spec.ok()) return spec.status();
-  *request.mutable_spec() = *std::move(spec);
+  *request.mutable_spec()->mutable_training() = *std::move(spec);
   const absl::StatusOr<v1::Job> job = client::SubmitJob(server, request);
   if (!job.ok()) return job.status();
   return job->name();

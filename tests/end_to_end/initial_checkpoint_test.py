@@ -62,7 +62,7 @@ def test_a_checkpoint_of_llamascopium_is_imported_and_trained_on(
     known = ("--hooks", "transformers", "--scales", "folded")
     convert("from-llamascopium", tmp_path / "theirs", imported, *known)
     service.cli("checkpoint", "import", "theirs", imported)
-    said = service.job("theirs")["resolved_spec"]
+    said = service.job("theirs")["resolved_spec"]["training"]
     assert said["n_ov_heads"] == 64 and said["rope"]["rotary_dim"] == 16 and said["attn_scale"] == 4
 
     expected = fvu_of(imported, service)
@@ -71,7 +71,7 @@ def test_a_checkpoint_of_llamascopium_is_imported_and_trained_on(
     first, *later = evaluations(service, spec, "trained-on")
     assert first == pytest.approx(expected, rel=1e-4)
     assert all(fvu < first for fvu in later)
-    resolved = service.job("trained-on")["resolved_spec"]
+    resolved = service.job("trained-on")["resolved_spec"]["training"]
     assert resolved["initial_checkpoint"] == "jobs/theirs/checkpoints/step-000000000"
     assert resolved["n_qk_heads"] == 8 and resolved["top_k"] == 8
 

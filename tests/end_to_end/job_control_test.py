@@ -123,7 +123,7 @@ def test_a_job_is_not_retried_on_other_data_under_the_id_of_its_set(service: Ser
     submit(service, "job", ENDLESS, "--deadline", "4s")
     job = service.wait_for_state("job", "FAILED")
     sha256 = service.json("set", "show", "set")[0]["manifest_sha256"]
-    assert job["resolved_spec"]["activation_set_sha256"] == sha256
+    assert job["resolved_spec"]["training"]["activation_set_sha256"] == sha256
     wait_for("the worker to leave", lambda: not service.worker_pids())
     service.cli("set", "delete", "set")
     gone = service.cli("job", "retry", "job", ok=False)
@@ -211,7 +211,7 @@ def test_a_sweep_runs_is_compared_and_cancelled(service: Service) -> None:
     fvu = [job["best_fvu"] for job in jobs]
     assert fvu == sorted(fvu)
     assert sweep["best_job"] == jobs[0]["name"] and sweep["best_fvu"] == fvu[0]
-    assert jobs[0]["spec"]["top_k"] == 8
+    assert jobs[0]["spec"]["training"]["top_k"] == 8
     service.cli("sweep", "create", "--id", "endless", ENDLESS, "--over", "seed=1,2,3,4")
     wait_for("two to run", lambda: len(service.worker_pids()) == 2)
     service.cli("sweep", "cancel", "endless")

@@ -141,7 +141,8 @@ def test_a_drain_is_visible_and_a_second_signal_cuts_it_short(
                 spec = api.training_spec_pb2.TrainingSpec(
                     activation_set="set", n_ov_heads=8, top_k=4
                 )
-                create = api.job_service_pb2.CreateJobRequest(job_id="silent", spec=spec)
+                create = api.job_service_pb2.CreateJobRequest(job_id="silent")
+                create.spec.training.CopyFrom(spec)
                 jobs.CreateJob(create, timeout=PATIENCE)
                 wait_for("the worker", pid.exists)
                 assert service.process is not None

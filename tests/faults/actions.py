@@ -9,6 +9,7 @@ import hashlib
 import pathlib
 import random
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -42,6 +43,7 @@ from lorsa.v1.job_service_pb2 import (
     RetryJobRequest,
     WatchJobRequest,
 )
+from lorsa.v1.job_spec_pb2 import JobSpec
 from lorsa.v1.metric_service_pb2 import StreamMetricsRequest
 from lorsa.v1.sweep_pb2 import SweepParameter
 from lorsa.v1.training_spec_pb2 import TrainingSpec
@@ -52,6 +54,7 @@ MOST_UNENDED_JOBS = 4
 MOST_SETS = 3
 UPLOAD_CHUNK = 16 << 10
 KEEPS_ALL = 1000  # checkpoints
+REPUBLICATION_SECONDS = 30.0  # at most, from the new files of a step to its new record
 SMALL = TrainingSpec(
     activation_set="set",
     n_ov_heads=64,
@@ -70,13 +73,12 @@ VARIANTS = {
 }
 
 
-def spec_of(variant: str) -> TrainingSpec:
+def spec_of(variant: str) -> JobSpec:
     steps, interval, kept = VARIANTS[variant]
-    spec = TrainingSpec()
-    spec.CopyFrom(SMALL)
-    spec.tokens = steps * TOKENS_PER_STEP
-    spec.checkpoint_interval_tokens = interval * TOKENS_PER_STEP
-    spec.keep_checkpoints = kept
+    spec = JobSpec(training=SMALL)
+    spec.training.tokens = steps * TOKENS_PER_STEP
+    spec.training.checkpoint_interval_tokens = interval * TOKENS_PER_STEP
+    spec.training.keep_checkpoints = kept
     return spec
 
 
@@ -154,7 +156,7 @@ class Actions:
         yield from self._request(client, facts)
         try:
             other = spec_of("everything")
-            other.top_k = 7
+            other.training.top_k = 7
             request = CreateJobRequest(job_id=facts.request.job_id, spec=other)
             request.request_id = facts.request.request_id
             client.call(client.stubs.job.CreateJob, request)
@@ -173,7 +175,7 @@ class Actions:
             parameter = SweepParameter(field="seed", values=["1", "2"])
             request = CreateSweepRequest(
                 sweep_id=f"sweep-{_word(chance)}",
-                spec=spec_of("newest"),
+                spec=spec_of("newest").training,
                 parameters=[parameter],
                 request_id=_word(chance),
             )
@@ -281,8 +283,13 @@ class Actions:
                 yield f"{chosen.name} was listed and cannot be read: {error}"
             return
         except AbortedError as error:  # its step was published again meanwhile, with an evaluation
-            if chosen in list_checkpoints(client, facts.name):
-                yield f"{chosen.name} is listed and cannot be read: {error}"
+            # Its new files stand in its place a moment before the new record does.
+            deadline = time.monotonic() + REPUBLICATION_SECONDS
+            while chosen in list_checkpoints(client, facts.name):
+                if time.monotonic() > deadline:
+                    yield f"{chosen.name} is listed and cannot be read: {error}"
+                    return
+                time.sleep(0.05)
             return
         for file in chosen.files:
             if hashlib.sha256((folder / file.name).read_bytes()).hexdigest() != file.sha256:

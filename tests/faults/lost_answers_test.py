@@ -58,10 +58,10 @@ def test_a_request_is_remembered_by_the_next_server(service: Service) -> None:
         service.start()
         again = client.call(client.stubs.job.CreateJob, request)
         assert (again.name, again.create_time) == (made.name, made.create_time)
-        request.spec.top_k = 7
+        request.spec.training.top_k = 7
         with pytest.raises(AlreadyExistsError):
             client.call(client.stubs.job.CreateJob, request)
-        request.spec.top_k = 8
+        request.spec.training.top_k = 8
         request.request_id = "another"
         with pytest.raises(AlreadyExistsError):
             client.call(client.stubs.job.CreateJob, request)

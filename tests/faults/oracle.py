@@ -73,7 +73,7 @@ class JobFacts:
     def keeps_all(self) -> bool:
         """Its retention removes nothing."""
         return self.acknowledged is not None and (
-            self.acknowledged.resolved_spec.keep_checkpoints >= 1000
+            self.acknowledged.resolved_spec.training.keep_checkpoints >= 1000
         )
 
     @property

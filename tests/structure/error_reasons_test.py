@@ -23,7 +23,9 @@ def given_reasons() -> set[str]:
     constants = {
         name: value
         for header in ROOT.glob("server/**/*.h")
-        for name, value in re.findall(r'view (k\w+) = "([A-Z_]+)";', header.read_text())
+        for name, value in re.findall(
+            r'(?:view|char) (k\w+)(?:\[\])? = "([A-Z_]+)";', header.read_text()
+        )
     }
     reasons = set()
     for source in sources:

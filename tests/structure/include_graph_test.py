@@ -24,6 +24,7 @@ FORBIDDEN = {
     "server/catalog": GRPC + TORCH,
     "server/inspection": TORCH,
     "server/jobs": TORCH,
+    "server/kinds": TORCH,
     "server/model": GRPC + TORCH,
     "server/rpc": TORCH,
     "server/services": TORCH,

@@ -84,10 +84,12 @@ absl::StatusOr<v1::WorkerOutcome> Conclude(const absl::StatusOr<trainer::RunOutc
 
 absl::StatusOr<trainer::RunOutcome> Train(const v1::Welcome& welcome, RemoteHost& host,
                                           LeadingRank& leader) {
-  LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config,
-                         ConfigFromSpec(welcome.resolved_spec(), welcome.activation_set()));
-  LORSA_ASSIGN_OR_RETURN(const trainer::KernelDecorator decorate,
-                         leader.Decorator(welcome.resolved_spec(), welcome.activation_set()));
+  LORSA_ASSIGN_OR_RETURN(
+      const trainer::TrainConfig config,
+      ConfigFromSpec(welcome.resolved_spec().training(), welcome.activation_set()));
+  LORSA_ASSIGN_OR_RETURN(
+      const trainer::KernelDecorator decorate,
+      leader.Decorator(welcome.resolved_spec().training(), welcome.activation_set()));
   const std::vector<std::string> folders(welcome.checkpoint_folders().begin(),
                                          welcome.checkpoint_folders().end());
   LogExpected(config);

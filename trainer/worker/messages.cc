@@ -1,7 +1,11 @@
 #include "trainer/worker/messages.h"
 
+#include <google/protobuf/util/time_util.h>
+
 namespace lorsa::worker {
 namespace {
+
+using google::protobuf::util::TimeUtil;
 
 const char* ReasonFor(absl::StatusCode code) {
   switch (code) {
@@ -53,16 +57,23 @@ v1::JobProgress ToMessage(const trainer::Progress& progress) {
   v1::JobProgress message;
   message.set_step(progress.step);
   message.set_total_steps(progress.total_steps);
-  message.set_tokens(progress.tokens);
-  message.set_total_tokens(progress.total_tokens);
-  message.set_loss(progress.loss);
-  message.set_l0(progress.l0);
-  message.set_tokens_per_second(progress.tokens_per_second);
-  if (progress.fvu.has_value()) message.set_fvu(*progress.fvu);
   message.set_phase(progress.phase);
   if (progress.remaining_seconds.has_value()) {
-    message.set_remaining_seconds(*progress.remaining_seconds);
+    *message.mutable_remaining() = TimeUtil::NanosecondsToDuration(
+        absl::ToInt64Nanoseconds(absl::Seconds(*progress.remaining_seconds)));
   }
+  const auto add = [&message](const char* name, double value, const char* unit) {
+    v1::ProgressValue& added = *message.add_values();
+    added.set_name(name);
+    added.set_value(value);
+    added.set_unit(unit);
+  };
+  add("tokens", static_cast<double>(progress.tokens), "tokens");
+  add("total_tokens", static_cast<double>(progress.total_tokens), "tokens");
+  add("tokens_per_second", progress.tokens_per_second, "tokens/s");
+  add("loss", progress.loss, "");
+  add("l0", progress.l0, "heads");
+  if (progress.fvu.has_value()) add("fvu", *progress.fvu, "");
   return message;
 }
 

@@ -28,8 +28,9 @@ absl::Status Follow(trainer::Communicator& communicator, const std::string& text
   if (!welcome.ParseFromString(text)) {
     return absl::DataLossError("what rank 0 said of the run cannot be read");
   }
-  LORSA_ASSIGN_OR_RETURN(const trainer::TrainConfig config,
-                         ConfigFromSpec(welcome.resolved_spec(), welcome.activation_set()));
+  LORSA_ASSIGN_OR_RETURN(
+      const trainer::TrainConfig config,
+      ConfigFromSpec(welcome.resolved_spec().training(), welcome.activation_set()));
   return trainer::GuardTorch([&]() -> absl::Status {
     trainer::ConfigureLibtorch(config.threads);
     const auto kernel = trainer::MakeLorsaKernel(config.lorsa, config.precision, c10::kCPU);
@@ -54,7 +55,7 @@ absl::StatusOr<trainer::KernelDecorator> LeadingRank::Decorator(const v1::Traini
   }
   if (communicator_ == nullptr) return nullptr;
   v1::Welcome welcome;
-  *welcome.mutable_resolved_spec() = spec;
+  *welcome.mutable_resolved_spec()->mutable_training() = spec;
   *welcome.mutable_activation_set() = set;
   return [this, text = welcome.SerializeAsString()](std::unique_ptr<trainer::LorsaKernel> local) {
     TellAll(*communicator_, text);

@@ -55,7 +55,7 @@ std::unique_ptr<trainer::SequenceSource> RemoteHost::Open(v1::SequenceSubset sub
       .crowded_out = [this](bool is) { ReportWaiting(is ? kTooManyStreams : ""); }};
   options.request.set_name(welcome_.activation_set().name());
   options.request.set_subset(subset);
-  options.request.set_seed(welcome_.resolved_spec().seed());
+  options.request.set_seed(welcome_.resolved_spec().training().seed());
   options.request.set_cursor(cursor);
   options.request.set_manifest_sha256(welcome_.activation_set().manifest_sha256());
   return std::make_unique<RemoteSource>(channel_, std::move(options));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/worker_protocol.h"
 
 namespace lorsa::worker {
 namespace {
@@ -166,6 +167,9 @@ absl::Status ServerSession::RunOnce() {
   hello.mutable_hello()->set_boot_id(self_.boot_id);
   hello.mutable_hello()->set_pid(self_.pid);
   hello.mutable_hello()->set_start_ticks(self_.start_ticks);
+  hello.mutable_hello()->set_protocol(kWorkerProtocol);
+  hello.mutable_hello()->set_program("lorsa-worker " LORSA_VERSION);
+  hello.mutable_hello()->add_kinds("training");
   stream->Write(hello);
   std::thread reader([this, &stream] { ReadLoop(*stream); });
   // Without an outcome the stream is broken or was cancelled by EndWith. It is not cancelled here:

@@ -79,7 +79,7 @@ TEST_F(ServerSessionTest, WelcomeMetricsAndOutcomeArrive) {
   auto session = Connect();
   const auto welcome = session->Start();
   ASSERT_TRUE(welcome.ok()) << welcome.status();
-  EXPECT_EQ(welcome->resolved_spec().activation_set(), "set");
+  EXPECT_EQ(welcome->resolved_spec().training().activation_set(), "set");
   for (int64_t step = 0; step < 1000; ++step) ASSERT_TRUE(session->AddMetrics(Point(step)).ok());
   ASSERT_TRUE(session->Finish(Succeeded(), kPatience).ok());
   EXPECT_EQ(Steps(), Range(1000));

@@ -78,10 +78,10 @@ grpc::Status FakeJobService::CreateJob(grpc::ServerContext*, const v1::CreateJob
   job->set_name("jobs/" + request->job_id());
   *job->mutable_spec() = request->spec();
   *job->mutable_resolved_spec() = request->spec();
-  job->mutable_resolved_spec()->set_seed(0);
+  job->mutable_resolved_spec()->mutable_training()->set_seed(0);
   if (request->validate_only()) {
     job->mutable_estimate()->set_memory_bytes(1'380'000'000);
-    job->mutable_estimate()->set_seconds(252);
+    job->mutable_estimate()->mutable_time()->set_seconds(252);
     return grpc::Status::OK;
   }
   job->set_state(v1::JOB_STATE_QUEUED);

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lorsa.errors import LorsaError
+from lorsa.file_digest import FileDigest
 from lorsa.files import new_folder, read_bounded, sha256_of
 from lorsa.lorsa_config import FILE_NAME as CONFIG
 from lorsa.lorsa_config import LorsaConfig
@@ -27,20 +28,6 @@ COUNTS = "state.json"
 STATE = "state.safetensors"
 _FILES = (CONFIG, WEIGHTS, COUNTS, STATE)
 _MAX_MANIFEST_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class FileDigest:
-    """Size and sha256 of a file of the checkpoint."""
-
-    bytes: int
-    sha256: str
-
-    @staticmethod
-    def parse(value: Any, where: str) -> FileDigest:
-        """Reads the object of a manifest."""
-        with Fields(value, where) as fields:
-            return FileDigest(fields.integer("bytes", 1), fields.sha256("sha256"))
 
 
 def load_tensors(folder: Path) -> tuple[LorsaConfig, dict[str, Tensor]]:
@@ -76,7 +63,7 @@ def write_checkpoint(
                 "threads": 1,
                 "torch": torch.__version__,
             },
-            "files": {name: asdict(_digest(new / name)) for name in _FILES},
+            "files": {name: asdict(FileDigest.of(new / name)) for name in _FILES},
             "format": MANIFEST_FORMAT,
             "format_version": MANIFEST_VERSION,
         }
@@ -110,10 +97,6 @@ def _fresh_state(config: LorsaConfig) -> dict[str, Tensor]:
 
 def _as_json(value: dict[str, Any]) -> bytes:
     return (json.dumps(value, indent=2) + "\n").encode()
-
-
-def _digest(path: Path) -> FileDigest:
-    return FileDigest(path.stat().st_size, sha256_of(path))
 
 
 def _read_manifest(path: Path) -> dict[str, FileDigest]:

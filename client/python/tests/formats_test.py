@@ -338,7 +338,8 @@ def test_a_folder_for_the_hub_loads_and_tells_where_it_is_from(
     cached_set: Path, tmp_path: Path
 ) -> None:
     _run("from-llamascopium", PEER / "folded", tmp_path / "ours", "--check", cached_set)
-    job = {"name": "jobs/demo", "resolved_spec": {"activation_set": "smollm2", "seed": "7"}}
+    spec = {"activation_set": "smollm2", "seed": "7"}
+    job = {"name": "jobs/demo", "resolved_spec": {"training": spec}}
     (tmp_path / "job.json").write_text(json.dumps(job))
     (tmp_path / "metrics.jsonl").write_text(_metrics(10, 0.2) + "\n" + _metrics(0, 0.625) + "\n")
     out = tmp_path / "hub"

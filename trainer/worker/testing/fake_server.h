@@ -111,7 +111,10 @@ class FakeServer {
           case v1::WorkerMessage::kHello:
             ++record_.hellos;
             record_.tokens.push_back(Authorization(*context));
-            answer.mutable_welcome()->mutable_resolved_spec()->set_activation_set("set");
+            answer.mutable_welcome()
+                ->mutable_resolved_spec()
+                ->mutable_training()
+                ->set_activation_set("set");
             break;
           case v1::WorkerMessage::kHeartbeat:
             record_.heartbeats.push_back(message.heartbeat().progress());

@@ -27,12 +27,14 @@ from lorsa.client.errors import NotFoundError, RpcError, from_grpc
 from lorsa.client.metric_table import MetricTable, metric_kind
 from lorsa.client.records import CheckpointRecord, JobRecord, ResolvedJob, SweepRecord
 from lorsa.client.spec import (
+    AnySpec,
     Policy,
     Spec,
     create_job_request,
     create_sweep_request,
     fork_job_request,
     list_jobs_request,
+    program_spec,
 )
 from lorsa.client.upload import FileUpload, OnProgress, SetUpload
 from lorsa.v1 import (
@@ -101,14 +103,32 @@ class Client:
         info = self.call(self.stubs.server_info.GetServerInfo, request)
         return info
 
-    def submit(self, spec: Spec, job_id: str | None = None, policy: Policy = None) -> Job:
-        """Queues a job. `spec`: a dict, a TrainingSpec, or the path of a textproto or JSON file.
+    def submit(self, spec: AnySpec, job_id: str | None = None, policy: Policy = None) -> Job:
+        """Queues a job. `spec`: what to train, as a dict, a TrainingSpec, or the path of a
+        textproto or JSON file; or a JobSpec of any kind.
 
         `policy`: priority, labels, ttl, deadline, step_timeout and webhook, as a dict or a
         JobPolicy.
         """
         request = create_job_request(spec, job_id, policy=policy)
         return Job(self, self.call(self.stubs.job.CreateJob, request))
+
+    def run(
+        self,
+        kind: str,
+        parameters: Mapping[str, Any] | None = None,
+        job_id: str | None = None,
+        policy: Policy = None,
+        activation_set: str | None = None,
+        **fields: Any,
+    ) -> Job:
+        """Queues a job of a kind that the server's configuration names (docs/workers.md).
+
+        `activation_set`: id of the set that it reads. `fields`: threads, memory_bytes and
+        keep_checkpoints, as in ProgramSpec.
+        """
+        spec = program_spec(kind, parameters, activation_set, **fields)
+        return self.submit(spec, job_id, policy)
 
     def resolve(self, spec: Spec) -> ResolvedJob:
         """What a job would run as and what it would take; nothing is queued."""

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from lorsa.client.blocking import Job
 from lorsa.client.cursors import JobUpdate
+from lorsa.client.records import progress_values
 from lorsa.curve import svg_curve
 from lorsa.v1 import job_pb2
 
@@ -37,7 +38,7 @@ def follow(job: Job, view: View) -> Job:
     """The same with a view of one's own."""
     try:
         for update in job.watch():
-            if (progress := _progress_of(update)) is not None and progress.total_tokens > 0:
+            if (progress := _progress_of(update)) is not None and progress.total_steps > 0:
                 view.update(progress)
     finally:
         view.close()
@@ -45,23 +46,27 @@ def follow(job: Job, view: View) -> Job:
 
 
 class TerminalView:
-    """A tqdm bar over the run's tokens."""
+    """A tqdm bar: over the tokens of a training job, over the steps of any other."""
 
     def __init__(self, title: str) -> None:
         self._bar: Any = tqdm(desc=title, unit="tok", unit_scale=True)
 
     def update(self, progress: job_pb2.JobProgress) -> None:
-        self._bar.total = progress.total_tokens
-        self._bar.n = progress.tokens
-        fvu = f"{progress.fvu:.4f}" if progress.HasField("fvu") else "–"
-        self._bar.set_postfix_str(f"{progress.phase} loss {progress.loss:.4g} fvu {fvu}")
+        values = progress_values(progress)
+        if "total_tokens" in values:
+            self._bar.total, self._bar.n = values.pop("total_tokens"), values.pop("tokens", 0)
+        else:
+            self._bar.unit = "step"
+            self._bar.total, self._bar.n = progress.total_steps, progress.step
+        figures = [f"{name} {value:.4g}" for name, value in values.items()]
+        self._bar.set_postfix_str(" ".join([progress.phase, *figures]))
 
     def close(self) -> None:
         self._bar.close()
 
 
 class NotebookView:
-    """The FVU and the loss against tokens, redrawn in place."""
+    """The FVU and the loss against tokens, where the job reports them, redrawn in place."""
 
     def __init__(self, title: str, display: Callable[[str], None] | None = None) -> None:
         """`display` shows HTML in place of what it showed before; default: IPython's."""
@@ -71,12 +76,13 @@ class NotebookView:
         self._loss: list[tuple[float, float]] = []
 
     def update(self, progress: job_pb2.JobProgress) -> None:
-        tokens = float(progress.tokens)
-        if progress.step > 0:
-            self._loss.append((tokens, progress.loss))
-        if progress.HasField("fvu") and (not self._fvu or self._fvu[-1][1] != progress.fvu):
-            self._fvu.append((tokens, progress.fvu))
-        share = progress.tokens / progress.total_tokens
+        values = progress_values(progress)
+        at = values.get("tokens", float(progress.step))
+        if progress.step > 0 and "loss" in values:
+            self._loss.append((at, values["loss"]))
+        if "fvu" in values and (not self._fvu or self._fvu[-1][1] != values["fvu"]):
+            self._fvu.append((at, values["fvu"]))
+        share = progress.step / progress.total_steps
         head = f"{html.escape(self._title)}: {html.escape(progress.phase)}, {share:.0%}"
         curves = svg_curve("FVU", self._fvu) + svg_curve("loss", self._loss)
         self._display(f"<p>{head}</p><div style='display:flex'>{curves}</div>")

@@ -23,16 +23,21 @@ class ResolvedJob:
         """From the answer to CreateJob with validate_only."""
         estimate = job.estimate
         return ResolvedJob(
-            spec=job.resolved_spec,
+            spec=job.resolved_spec.training,
             memory_bytes=estimate.memory_bytes,
             memory_parts=estimate.memory_parts,
             disk_bytes=estimate.disk_bytes,
-            seconds=estimate.seconds if estimate.HasField("seconds") else None,
+            seconds=estimate.time.ToNanoseconds() / 1e9 if estimate.HasField("time") else None,
         )
 
 
+def progress_values(progress: job_pb2.JobProgress) -> dict[str, float]:
+    """The values that a running job reports, by name (proto/lorsa/v1/job.proto)."""
+    return {value.name: value.value for value in progress.values}
+
+
 class JobRecord:
-    """A training job as it was when it was last asked for."""
+    """A job as it was when it was last asked for."""
 
     proto: job_pb2.Job
 
@@ -53,6 +58,11 @@ class JobRecord:
     def state(self) -> str:
         """QUEUED, RUNNING, SUCCEEDED, …"""
         return str(job_pb2.JobState.Name(self.proto.state)).removeprefix("JOB_STATE_")
+
+    @property
+    def kind(self) -> str:
+        """ "training", or a kind that the server's configuration names."""
+        return self.proto.kind
 
     @property
     def labels(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Training specifications and the requests that carry them, as people write them."""
+"""Specifications of jobs and the requests that carry them, as people write them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from lorsa.errors import LorsaError
 from lorsa.files import read_bounded
 from lorsa.v1 import job_service_pb2
 from lorsa.v1.job_pb2 import JobPolicy, JobState
+from lorsa.v1.job_spec_pb2 import JobSpec, ProgramSpec
 from lorsa.v1.sweep_pb2 import SweepParameter
 from lorsa.v1.training_spec_pb2 import TrainingSpec
 
 Spec = Mapping[str, Any] | TrainingSpec | str | PathLike[str]
+AnySpec = Spec | JobSpec
 Policy = Mapping[str, Any] | JobPolicy | None  # {"priority": 10, "labels": {…}, "ttl": "86400s"}
 Message = TypeVar("Message", TrainingSpec, JobPolicy)
 _MAX_SPEC_BYTES = 1 << 20
@@ -47,13 +49,31 @@ def parse_policy(policy: Policy) -> JobPolicy | None:
     return _from_dict("The policy", policy, JobPolicy())
 
 
+def program_spec(
+    kind: str,
+    parameters: Mapping[str, Any] | None,
+    activation_set: str | None = None,
+    **fields: Any,
+) -> JobSpec:
+    """Of a job whose kind the server's configuration names. `fields`: as in ProgramSpec.
+
+    LorsaError if the parameters are not what JSON can hold.
+    """
+    program = ProgramSpec(kind=kind, activation_set=activation_set or "", **fields)
+    try:
+        program.parameters.update(dict(parameters or {}))
+    except ValueError as error:
+        raise LorsaError(f"The parameters are no JSON object: {error}") from error
+    return JobSpec(program=program)
+
+
 def create_job_request(
-    spec: Spec, job_id: str | None, *, validate_only: bool = False, policy: Policy = None
+    spec: AnySpec, job_id: str | None, *, validate_only: bool = False, policy: Policy = None
 ) -> job_service_pb2.CreateJobRequest:
     """With a request_id of its own, so that gRPC may repeat it when the connection breaks."""
     return job_service_pb2.CreateJobRequest(
         job_id=_id(job_id, "job"),
-        spec=parse_spec(spec),
+        spec=spec if isinstance(spec, JobSpec) else JobSpec(training=parse_spec(spec)),
         request_id=uuid.uuid4().hex,
         validate_only=validate_only,
         policy=parse_policy(policy),

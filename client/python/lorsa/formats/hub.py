@@ -45,8 +45,8 @@ class TrainingRecord:
         if not evaluations or any(not isinstance(each.get("values"), dict) for each in evaluations):
             raise LorsaError(f"{metrics} holds no evaluations: lorsa --json job metrics JOB.")
         record = parse_object(read_bounded(job, _MAX_JOB_BYTES), str(job))
-        if "name" not in record or "resolved_spec" not in record:
-            raise LorsaError(f"{job} holds no job: lorsa --json job show JOB.")
+        if "name" not in record or "training" not in record.get("resolved_spec", {}):
+            raise LorsaError(f"{job} holds no training job: lorsa --json job show JOB.")
         return TrainingRecord(record, sorted(evaluations, key=lambda each: int(each["step"])))
 
     def up_to(self, step: int) -> TrainingRecord:
@@ -118,13 +118,13 @@ folder for Llamascopium.
 sha256 of {WEIGHTS}: `{sha256}`. The job as it ran:
 
 ```json
-{json.dumps(record.job["resolved_spec"], indent=2, sort_keys=True)}
+{json.dumps(record.job["resolved_spec"]["training"], indent=2, sort_keys=True)}
 ```
 """
 
 
 def _facts(config: LorsaConfig, record: TrainingRecord) -> str:
-    spec, last = record.job["resolved_spec"], record.evaluations[-1]
+    spec, last = record.job["resolved_spec"]["training"], record.evaluations[-1]
     known = {name: spec.get(name, "unknown") for name in _FACTS}
     return "\n".join(
         (

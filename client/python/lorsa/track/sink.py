@@ -64,4 +64,5 @@ def open_sink(target: str, job: Job) -> Sink:
 def configuration(job: Job) -> dict[str, Any]:
     """The resolved specification, flat: names and values."""
     spec = job.proto.resolved_spec
+    spec = getattr(spec, spec.WhichOneof("spec"))
     return {field.name: value for field, value in spec.ListFields()}

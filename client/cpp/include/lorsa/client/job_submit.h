@@ -1,9 +1,9 @@
-// Queueing a training job.
+// Queueing a job.
 //
 //   v1::CreateJobRequest request;
 //   request.set_job_id("first");
 //   auto spec = ParseTrainingSpec("activation_set: 'smollm2-l12' expansion_factor: 8 top_k: 64");
-//   *request.mutable_spec() = *spec;
+//   *request.mutable_spec()->mutable_training() = *spec;
 //   absl::StatusOr<v1::Job> job = SubmitJob(client, request);
 #ifndef LORSA_CLIENT_JOB_SUBMIT_H_
 #define LORSA_CLIENT_JOB_SUBMIT_H_
@@ -32,9 +32,10 @@ absl::StatusOr<v1::TrainingSpec> ParseTrainingSpec(const std::string& text);
 // of JobService.CreateJob, INVALID_ARGUMENT with a line for each wrong field.
 absl::StatusOr<v1::Job> SubmitJob(Client& client, v1::CreateJobRequest request);
 
-// {set}-{yyyymmdd}-{hhmmss}-{4 hex digits}, in UTC: a valid job id. The set's part is cut where
-// it is too long, and "job" where it could not be part of an id.
-std::string GenerateJobId(absl::string_view activation_set, absl::Time now,
+// {stem}-{yyyymmdd}-{hhmmss}-{4 hex digits}, in UTC: a valid job id. SubmitJob takes the activation
+// set of a training job as the stem, else the kind. The stem is cut where it is too long, and "job"
+// where it could not be part of an id.
+std::string GenerateJobId(absl::string_view stem, absl::Time now,
                           const std::function<uint64_t()>& random);
 
 // Lets the server tell a repeated request from another one.
