@@ -8,8 +8,8 @@
 #include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
-#include "server/model/data_layout.h"
 #include "server/jobs/job_name.h"
+#include "server/model/data_layout.h"
 
 namespace lorsa::server {
 namespace {

@@ -9,10 +9,10 @@
 #include "base/identifiers.h"
 #include "base/status_macros.h"
 #include "server/jobs/checkpoint_name.h"
+#include "server/jobs/job_name.h"
 #include "server/jobs/worker_sessions.h"
 #include "server/services/checkpoint_import.h"
 #include "server/services/file_chunk_source.h"
-#include "server/jobs/job_name.h"
 #include "server/services/paging.h"
 #include "server/services/set_pass.h"
 
