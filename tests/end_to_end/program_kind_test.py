@@ -15,6 +15,7 @@ from lorsa.client import Client
 from lorsa.client.blocking import Job
 from lorsa.client.errors import FailedPreconditionError, InvalidArgumentError
 from lorsa.client.records import progress_values
+from lorsa.v1.job_pb2 import JobEvent
 from pages import code_of, run_shell
 from service import PATIENCE, ROOT, Service, wait_for
 
@@ -115,6 +116,23 @@ def test_killed_on_both_sides_a_job_ends_the_same(
     assert job.wait(PATIENCE).state == "SUCCEEDED"
     assert job.proto.attempt == 2, "the worker went on without its server"
     assert result_of(job, tmp_path / "result") == ["400", chain(400)]
+
+
+def test_a_damaged_checkpoint_is_reported_and_passed_over(
+    service: Service, client: Client, tmp_path: pathlib.Path
+) -> None:
+    job = client.run("digest", SLOW, "damaged", keep_checkpoints=3)
+    wait_for("two checkpoints", lambda: len(list(job.checkpoints())) > 1)
+    job.pause()
+    wait_for("the pause", lambda: job.refresh().state == "PAUSED")
+    newest = job.proto.latest_checkpoint
+    file = service.data / newest / "digest.txt"
+    file.write_text("1" + file.read_text()[1:])
+    job.resume()
+    assert job.wait(PATIENCE).state == "SUCCEEDED"
+    assert result_of(job, tmp_path / "result") == ["400", chain(400)]
+    events = [each.message for each in job.watch() if isinstance(each, JobEvent)]
+    assert any(f"checkpoint {newest.split('/')[-1]} is damaged" in each for each in events)
 
 
 def test_a_drained_job_goes_on_with_the_next_server(

@@ -82,13 +82,14 @@ class Job:
     def resume(self) -> Path | None:
         """Folder of the newest published checkpoint whose files verify; None at the beginning.
 
-        A damaged one is reported to the job's history and passed over.
+        A damaged one is reported to the server, which takes it off its list, and passed over.
         """
         for folder in map(Path, self._welcome.checkpoint_folders):
             try:
                 verify_checkpoint(folder)
             except LorsaError as error:
-                self.warn(f"Checkpoint {folder.name} is damaged and was passed over: {error}")
+                step = int(folder.name.removeprefix("step-"))
+                self._session.add_warning(f"checkpoint {folder.name} is damaged: {error}", step)
             else:
                 return folder
         return None

@@ -130,11 +130,13 @@ class Session:
             self._points.append(point)
             self._changed.notify_all()
 
-    def add_warning(self, message: str) -> None:
-        """Queues something for the history of the job."""
+    def add_warning(self, message: str, damaged_step: int | None = None) -> None:
+        """Queues something for the history of the job. `damaged_step`: of a published checkpoint
+        that the server is to verify, and to take off its list if it is damaged.
+        """
         with self._changed:
             self._check()
-            self._warnings.append(WorkerWarning(message=message))
+            self._warnings.append(WorkerWarning(message=message, damaged_step=damaged_step))
             self._changed.notify_all()
 
     def publish(self, staged: CheckpointStaged) -> CheckpointPublished:
