@@ -127,7 +127,7 @@ def test_a_job_is_not_retried_on_other_data_under_the_id_of_its_set(service: Ser
     wait_for("the worker to leave", lambda: not service.worker_pids())
     service.cli("set", "delete", "set")
     gone = service.cli("job", "retry", "job", ok=False)
-    assert gone.returncode == 1 and "activation set set, on which" in gone.stderr
+    assert gone.returncode == 1 and "activation set set, which jobs/" in gone.stderr
     write_set(service.sets / "other", seed=1)
     service.cli("set", "register", "set", service.sets / "other")
     for command in (("job", "retry", "job"), ("job", "fork", "source@latest", "--id", "fork")):

@@ -188,7 +188,9 @@ def test_metrics_are_served_on_loopback_alone(tmp_path: pathlib.Path) -> None:
         assert f"grpc_server_handling_seconds_count{{{calls}" in text
         wait_for(
             "the job's speed",
-            lambda: re.search(r'job_tokens_per_second\{job="jobs/runs"\} [1-9]', scrape()),
+            lambda: re.search(
+                r'job_progress\{job="jobs/runs",name="tokens_per_second"\} [1-9]', scrape()
+            ),
         )
 
 
