@@ -238,6 +238,21 @@ TEST_F(AppTest, ListShowsNoProgressWhereThereIsNone) {
   EXPECT_THAT(out_.str(), ContainsRegex("\nruns +RUNNING +45% +92,160 +0.5 +0.25 "));
 }
 
+TEST_F(AppTest, UpdateNamesTheSettingsThatWereGiven) {
+  EXPECT_EQ(Run({"job", "update", "a", "--priority", "9", "--label", "team=b", "--clear", "ttl"}),
+            0);
+  EXPECT_EQ(out_.str(), "jobs/a is updated.\n");
+  const v1::UpdateJobRequest& sent = server_.jobs.updated.at(0);
+  EXPECT_EQ(sent.job().name(), "jobs/a");
+  EXPECT_EQ(sent.job().policy().priority(), 9);
+  EXPECT_EQ(sent.job().policy().labels().at("team"), "b");
+  EXPECT_THAT(sent.update_mask().paths(),
+              testing::ElementsAre("policy.labels", "policy.priority", "policy.ttl"));
+  EXPECT_NE(Run({"job", "update", "a"}), 0);
+  EXPECT_THAT(err_.str(), HasSubstr("nothing to change"));
+  EXPECT_EQ(server_.jobs.updated.size(), 1);
+}
+
 TEST_F(AppTest, ShowPauseResumeAndCancel) {
   v1::Job& job = AddJob("a", v1::JOB_STATE_RUNNING);
   job.mutable_progress()->set_step(45);

@@ -1,6 +1,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -219,6 +220,57 @@ absl::StatusOr<int> Logs(Session& session, const std::string& id, bool follow) {
   return kSuccess;
 }
 
+struct UpdateOptions {
+  std::string id;
+  PolicyOptions policy;
+  std::vector<std::string> clear;
+  std::set<std::string> given;  // fields of JobPolicy that an option of the command line sets
+};
+
+absl::StatusOr<int> Update(Session& session, const UpdateOptions& options) {
+  v1::UpdateJobRequest request;
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_job()->mutable_name(), ResourceName("jobs", options.id));
+  LORSA_ASSIGN_OR_RETURN(*request.mutable_job()->mutable_policy(),
+                         MakePolicy(options.policy, session.env.now()));
+  std::set<std::string> fields = options.given;
+  fields.insert(options.clear.begin(), options.clear.end());
+  for (const std::string& field : fields) {
+    request.mutable_update_mask()->add_paths("policy." + field);
+  }
+  if (fields.empty()) {
+    return absl::InvalidArgumentError("nothing to change; give an option such as --priority");
+  }
+  LORSA_ASSIGN_OR_RETURN(const v1::Job job,
+                         session.client.Call(&v1::JobService::Stub::UpdateJob, request));
+  if (session.json) {
+    PrintJson(session.out(), job);
+  } else {
+    session.out() << job.name() << " is updated.\n";
+  }
+  return kSuccess;
+}
+
+// Options of AddPolicyOptions and the fields of JobPolicy that they set.
+constexpr std::pair<const char*, const char*> kPolicyFields[] = {
+    {"--priority", "priority"}, {"--label", "labels"},    {"--ttl", "ttl"},
+    {"--deadline", "deadline"}, {"--webhook", "webhook"}, {"--step-timeout", "step_timeout"}};
+
+void AddUpdateCommand(CLI::App& job, Action* chosen) {
+  const auto options = std::make_shared<UpdateOptions>();
+  CLI::App& update = AddCommand(job, "update", "Change how a job is queued, watched over and kept",
+                                "lorsa job update demo --priority 10 --clear ttl", chosen,
+                                [options](Session& session) { return Update(session, *options); });
+  update.add_option("ID", options->id, "Id of the job")->required();
+  AddPolicyOptions(update, &options->policy);
+  for (const auto& [option, field] : kPolicyFields) {
+    update.get_option(option)->each(
+        [options, name = std::string(field)](const std::string&) { options->given.insert(name); });
+  }
+  update.add_option("--clear", options->clear,
+                    "Take a setting away: priority, labels, ttl, deadline, step_timeout or "
+                    "webhook; may be given several times");
+}
+
 CLI::App& AddJobCommand(
     CLI::App& job, const std::string& name, const std::string& description, Action* chosen,
     const std::function<absl::StatusOr<int>(Session&, const std::string&)>& run) {
@@ -286,6 +338,7 @@ void AddJobCommands(CLI::App& app, Action* chosen) {
                 [](Session& session, const std::string& id) {
                   return Change(session, &v1::JobService::Stub::RetryJob, id);
                 });
+  AddUpdateCommand(job, chosen);
   const auto force = std::make_shared<bool>(false);
   AddJobCommand(
       job, "delete", "Remove a job that has ended, with its history, metrics, logs and checkpoints",

@@ -35,14 +35,14 @@ void AddPolicyOptions(CLI::App& command, PolicyOptions* options) {
                      "KEY=VALUE, by which `lorsa job list` finds the job; may be given several "
                      "times");
   command.add_option("--ttl", options->ttl,
-                     "Delete the job so long after its end, such as 30d, unless a checkpoint is "
+                     "Delete the job this long after it ends, such as 30d, unless a checkpoint is "
                      "pinned (default: never)");
   command.add_option("--deadline", options->deadline,
                      "End the job if it has not ended by then: in 12h, or at "
                      "2026-12-24T18:00:00Z (default: none)");
   command.add_option("--step-timeout", options->step_timeout,
-                     "Take a worker without progress for so long as stuck (default: the server's "
-                     "bound)");
+                     "Treat a worker as stuck after this long without progress (default: the "
+                     "server's bound)");
   command.add_option("--webhook", options->webhook,
                      "URL that the server posts to when the job has ended (docs/webhooks.md)");
 }

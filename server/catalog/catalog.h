@@ -140,6 +140,7 @@ struct JobChange {
   std::optional<std::string> log_tail;  // valid UTF-8
   // The deadline counts no longer.
   bool drop_deadline = false;
+  std::optional<v1::JobPolicy> policy;
   // Queue behind all others; a job is otherwise queued where its creation put it.
   bool to_end_of_queue = false;
 };

@@ -275,6 +275,51 @@ absl::Status SetLogTail(WriteTransaction& transaction, const StoredJob& job,
   return statement.Bind(job.number).Bind(tail).Run();
 }
 
+absl::Status InsertLabels(WriteTransaction& transaction, int64_t number,
+                          const v1::JobPolicy& policy) {
+  for (const auto& [key, value] : policy.labels()) {
+    LORSA_ASSIGN_OR_RETURN(Statement statement,
+                           transaction.Prepare("INSERT INTO job_labels VALUES (?1, ?2, ?3)"));
+    LORSA_RETURN_IF_ERROR(statement.Bind(number).Bind(key).Bind(value).Run());
+  }
+  return absl::OkStatus();
+}
+
+std::optional<int64_t> DeadlineOf(const v1::JobPolicy& policy) {
+  if (!policy.has_deadline()) return std::nullopt;
+  return TimeUtil::TimestampToNanoseconds(policy.deadline());
+}
+
+absl::Status ReplaceLabels(WriteTransaction& transaction, int64_t number,
+                           const v1::JobPolicy& policy) {
+  {
+    LORSA_ASSIGN_OR_RETURN(Statement statement,
+                           transaction.Prepare("DELETE FROM job_labels WHERE job = ?1"));
+    LORSA_RETURN_IF_ERROR(statement.Bind(number).Run());
+  }
+  return InsertLabels(transaction, number, policy);
+}
+
+// A ttl counts from the end of the job, which may have been before now.
+absl::Status SetPolicy(WriteTransaction& transaction, const StoredJob& job,
+                       const v1::JobPolicy& policy) {
+  {
+    LORSA_ASSIGN_OR_RETURN(
+        Statement statement,
+        transaction.Prepare("UPDATE jobs SET policy = ?2, priority = ?3, deadline = ?4,"
+                            " expire_time = end_time + ?5 WHERE number = ?1"));
+    statement.Bind(job.number)
+        .BindBlob(policy.SerializeAsString())
+        .Bind(static_cast<int64_t>(policy.priority()));
+    BindOrNull(statement, DeadlineOf(policy));
+    BindOrNull(statement, policy.has_ttl() ? std::optional<int64_t>(
+                                                 TimeUtil::DurationToNanoseconds(policy.ttl()))
+                                           : std::nullopt);
+    LORSA_RETURN_IF_ERROR(statement.Run());
+  }
+  return ReplaceLabels(transaction, job.number, policy);
+}
+
 absl::Status InsertJobRow(WriteTransaction& transaction, const NewJob& job, absl::Time now,
                           std::optional<int64_t> sweep) {
   LORSA_ASSIGN_OR_RETURN(
@@ -295,23 +340,10 @@ absl::Status InsertJobRow(WriteTransaction& transaction, const NewJob& job, absl
       .Bind(absl::ToUnixNanos(now))
       .BindBlob(job.policy.SerializeAsString())
       .Bind(static_cast<int64_t>(job.policy.priority()));
-  BindOrNull(statement,
-             job.policy.has_deadline()
-                 ? std::optional<int64_t>(TimeUtil::TimestampToNanoseconds(job.policy.deadline()))
-                 : std::nullopt);
+  BindOrNull(statement, DeadlineOf(job.policy));
   statement.Bind(job.memory_bytes).Bind(job.forked_from);
   BindOrNull(statement, sweep);
   return statement.Bind(KindOf(job.resolved_spec)).Bind(job.uid).Run();
-}
-
-absl::Status InsertLabels(WriteTransaction& transaction, int64_t number,
-                          const v1::JobPolicy& policy) {
-  for (const auto& [key, value] : policy.labels()) {
-    LORSA_ASSIGN_OR_RETURN(Statement statement,
-                           transaction.Prepare("INSERT INTO job_labels VALUES (?1, ?2, ?3)"));
-    LORSA_RETURN_IF_ERROR(statement.Bind(number).Bind(key).Bind(value).Run());
-  }
-  return absl::OkStatus();
 }
 
 absl::Status InsertCreatedEvent(WriteTransaction& transaction, int64_t number,
@@ -502,6 +534,9 @@ absl::Status ApplyChange(WriteTransaction& transaction, const StoredJob& job,
   }
   if (change.log_tail.has_value()) {
     LORSA_RETURN_IF_ERROR(SetLogTail(transaction, job, *change.log_tail));
+  }
+  if (change.policy.has_value()) {
+    LORSA_RETURN_IF_ERROR(SetPolicy(transaction, job, *change.policy));
   }
   return SetSchedule(transaction, job, change);
 }

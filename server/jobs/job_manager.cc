@@ -161,6 +161,13 @@ absl::StatusOr<v1::Job> JobManager::CancelJob(absl::string_view id) {
   return absl::IsAborted(job.status()) ? GetJob(id) : job;
 }
 
+absl::StatusOr<v1::Job> JobManager::UpdateJob(absl::string_view id, const v1::JobPolicy& policy,
+                                              std::vector<std::string> fields) {
+  LORSA_ASSIGN_OR_RETURN(v1::Job job, Change(id, UpdateDecision(policy, std::move(fields))));
+  Poke();  // Another job may be first now.
+  return job;
+}
+
 absl::StatusOr<v1::Job> JobManager::RetryJob(absl::string_view id) {
   return WithSetReason(Change(id, RetryDecision(env_.now())));
 }

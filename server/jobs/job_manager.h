@@ -102,6 +102,9 @@ class JobManager {
   absl::StatusOr<v1::Job> CancelJob(absl::string_view id);
   // FAILED → QUEUED, behind the others; FAILED_PRECONDITION as ResumeJob.
   absl::StatusOr<v1::Job> RetryJob(absl::string_view id);
+  // As UpdateDecision in job_requests.h.
+  absl::StatusOr<v1::Job> UpdateJob(absl::string_view id, const v1::JobPolicy& policy,
+                                    std::vector<std::string> fields);
   // As CheckDeletable in job_requests.h; the job is gone when this returns OK.
   absl::Status DeleteJob(absl::string_view id, bool even_if_pinned);
 

@@ -1,8 +1,12 @@
 #include "server/jobs/job_requests.h"
 
+#include <google/protobuf/util/field_mask_util.h>
 #include <google/protobuf/util/time_util.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/error_details.h"
 #include "base/status_macros.h"
 #include "server/model/job_state.h"
@@ -76,6 +80,20 @@ JobDecision DeadlineDecision(absl::Time now) {
                      .reason = kDeadlineReason,
                      .message = absl::StrCat("the job had not ended by its deadline, ",
                                              TimeUtil::ToString(job.job.policy().deadline()))};
+  };
+}
+
+JobDecision UpdateDecision(const v1::JobPolicy& policy, std::vector<std::string> fields) {
+  google::protobuf::FieldMask mask;
+  for (const std::string& field : fields) mask.add_paths(field);
+  google::protobuf::util::FieldMaskUtil::MergeOptions options;
+  options.set_replace_repeated_fields(true);
+  options.set_replace_message_fields(true);
+  return [=, message = absl::StrCat(absl::StrJoin(fields, ", "), " changed")](
+             const JobRecord& job) -> absl::StatusOr<JobChange> {
+    v1::JobPolicy changed = job.job.policy();
+    google::protobuf::util::FieldMaskUtil::MergeMessageTo(policy, mask, options, &changed);
+    return JobChange{.reason = "UPDATED", .message = message, .policy = std::move(changed)};
   };
 }
 

@@ -4,6 +4,7 @@
 #define LORSA_SERVER_JOBS_JOB_REQUESTS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,6 +32,9 @@ JobDecision RetryDecision(absl::Time now);
 // → CANCELLING with the reason DEADLINE, which ends in FAILED, or FAILED where there is no worker.
 // ABORTED for a job that has ended, is CANCELLING, or whose deadline is not over at `now`.
 JobDecision DeadlineDecision(absl::Time now);
+
+// Gives the job the fields of `policy` that `fields` names: names of fields of JobPolicy.
+JobDecision UpdateDecision(const v1::JobPolicy& policy, std::vector<std::string> fields);
 
 // Whether the job can be deleted: FAILED_PRECONDITION (WRONG_JOB_STATE) unless it has ended, or
 // (PINNED_CHECKPOINT) if one of its checkpoints is pinned and that shall count.

@@ -327,5 +327,106 @@ TEST_F(JobControlTest, CancelRacingCompletionEndsConsistently) {
   EXPECT_LT(refused, 1000) << "no cancellation came first";
 }
 
+class UpdateJobTest : public JobServicesTest {
+ protected:
+  grpc::Status Update(const std::string& request) {
+    v1::UpdateJobRequest parsed;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(request, &parsed)) << request;
+    grpc::ClientContext context;
+    return jobs_->UpdateJob(&context, parsed, &job_);
+  }
+  std::vector<std::string> Queued(const std::string& label) {
+    v1::ListJobsRequest request;
+    (*request.mutable_labels())["team"] = label;
+    v1::ListJobsResponse page;
+    EXPECT_TRUE(ListJobs(request, page).ok());
+    std::vector<std::string> names;
+    for (const v1::Job& job : page.jobs()) names.push_back(job.name());
+    return names;
+  }
+
+  v1::Job job_;
+};
+
+TEST_F(UpdateJobTest, ChangesTheFieldsOfTheMaskAlone) {
+  v1::CreateJobRequest request = CreateRequest("demo");
+  request.mutable_policy()->set_priority(3);
+  request.mutable_policy()->mutable_ttl()->set_seconds(60);
+  (*request.mutable_policy()->mutable_labels())["team"] = "a";
+  (*request.mutable_policy()->mutable_labels())["layer"] = "12";
+  ASSERT_TRUE(CreateJob(request, job_).ok());
+  const grpc::Status status = Update(R"pb(
+    job {
+      name: "jobs/demo"
+      policy {
+        priority: 9
+        labels { key: "team" value: "b" }
+      }
+    }
+    update_mask { paths: "policy.labels" paths: "policy.ttl" })pb");
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(job_.policy().priority(), 3) << "not named";
+  EXPECT_EQ(job_.policy().labels().size(), 1) << "replaced";
+  EXPECT_FALSE(job_.policy().has_ttl()) << "named and not set";
+  EXPECT_EQ(job_.policy().DebugString(), Get("demo").policy().DebugString());
+  EXPECT_THAT(Queued("a"), ::testing::IsEmpty());
+  EXPECT_THAT(Queued("b"), ::testing::ElementsAre("jobs/demo"));
+  EXPECT_EQ(EventReasons("demo").back(), "UPDATED");
+}
+
+TEST_F(UpdateJobTest, AHigherPriorityStartsFirst) {
+  for (const char* id : {"first", "second"}) {
+    ASSERT_TRUE(CreateJob(CreateRequest(id), job_).ok());
+  }
+  ASSERT_TRUE(Update("job { name: 'jobs/second' policy { priority: 1 } }"
+                     "update_mask { paths: 'policy.priority' }")
+                  .ok());
+  Poll();
+  EXPECT_EQ(State("second"), v1::JOB_STATE_STARTING);
+  EXPECT_EQ(State("first"), v1::JOB_STATE_QUEUED);
+}
+
+TEST_F(UpdateJobTest, ATtlCountsFromTheEndOfTheJob) {
+  auto worker = RunJob("demo");
+  ASSERT_TRUE(worker->Say(OutcomeMessage(v1::WorkerOutcome::KIND_SUCCEEDED)));
+  worker->Finish();
+  const int64_t end = Get("demo").end_time().seconds();
+  Advance(absl::Seconds(30));
+  const std::string mask = "update_mask { paths: 'policy.ttl' }";
+  ASSERT_TRUE(Update("job { name: 'jobs/demo' policy { ttl { seconds: 90 } } }" + mask).ok());
+  EXPECT_EQ(job_.expire_time().seconds(), end + 90);
+  ASSERT_TRUE(Update("job { name: 'jobs/demo' }" + mask).ok());
+  EXPECT_FALSE(job_.has_expire_time());
+}
+
+TEST_F(UpdateJobTest, ADeadlineThatIsSetEndsTheJob) {
+  ASSERT_TRUE(CreateJob(CreateRequest("demo"), job_).ok());
+  const std::string at = absl::StrCat("deadline { seconds: ", absl::ToUnixSeconds(now_) + 5, " }");
+  ASSERT_TRUE(Update("job { name: 'jobs/demo' policy { " + at +
+                     " } } update_mask { paths: 'policy.deadline' }")
+                  .ok());
+  Advance(absl::Seconds(6));
+  Poll();
+  EXPECT_EQ(Get("demo").reason(), "DEADLINE");
+}
+
+TEST_F(UpdateJobTest, WhatCannotBeChangedIsRefusedByField) {
+  ASSERT_TRUE(CreateJob(CreateRequest("demo"), job_).ok());
+  const auto refused = [&](const std::string& request, const std::string& field) {
+    const grpc::Status status = Update("job { name: 'jobs/demo' " + request);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << request;
+    EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(), field);
+  };
+  refused("}", "update_mask");
+  refused("} update_mask { paths: 'spec' }", "update_mask");
+  refused("} update_mask { paths: 'policy' }", "update_mask");
+  refused("} update_mask { paths: 'policy.size' }", "update_mask");
+  refused("policy { priority: 1001 } } update_mask { paths: 'policy.priority' }",
+          "job.policy.priority");
+  EXPECT_EQ(Get("demo").revision(), 1);
+  EXPECT_EQ(Update("job { name: 'jobs/none' } update_mask { paths: 'policy.ttl' }").error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
 }  // namespace
 }  // namespace lorsa::server

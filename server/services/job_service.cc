@@ -1,11 +1,15 @@
 #include "server/services/job_service.h"
 
+#include <google/protobuf/util/field_mask_util.h>
+
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/error_details.h"
 #include "base/identifiers.h"
 #include "base/status_macros.h"
@@ -13,6 +17,7 @@
 #include "server/jobs/job_name.h"
 #include "server/services/job_policy.h"
 #include "server/services/job_sources.h"
+#include "server/services/known_fields.h"
 #include "server/services/paging.h"
 #include "server/services/request_identity.h"
 
@@ -24,6 +29,36 @@ template <typename Request>
 absl::Status CheckIdentity(const Request& request) {
   LORSA_RETURN_IF_ERROR(ForField(ValidateId("job id", request.job_id()), "job_id"));
   return CheckRequestId(request.request_id());
+}
+
+// Fields of JobPolicy, and a policy in which no other is set.
+struct PolicyUpdate {
+  v1::JobPolicy policy;
+  std::vector<std::string> fields;
+};
+
+absl::StatusOr<PolicyUpdate> PolicyUpdateFrom(const v1::UpdateJobRequest& request) {
+  LORSA_RETURN_IF_ERROR(CheckFieldsAreKnown(request.job().policy(), "job.policy"));
+  PolicyUpdate update;
+  google::protobuf::FieldMask mask;
+  for (const std::string& path : request.update_mask().paths()) {
+    absl::string_view field = path;
+    if (!absl::ConsumePrefix(&field, "policy.") ||
+        v1::JobPolicy::descriptor()->FindFieldByName(std::string(field)) == nullptr) {
+      return InvalidField(
+          "update_mask",
+          absl::StrCat("names '", path, "'; use policy.priority, policy.labels, policy.ttl, ",
+                       "policy.deadline, policy.step_timeout or policy.webhook"));
+    }
+    update.fields.emplace_back(field);
+    mask.add_paths(std::string(field));
+  }
+  if (update.fields.empty()) {
+    return InvalidField("update_mask", "is empty; name what to change, such as policy.priority");
+  }
+  google::protobuf::util::FieldMaskUtil::MergeMessageTo(request.job().policy(), mask, {},
+                                                        &update.policy);
+  return update;
 }
 
 absl::StatusOr<LogPlace> LogPlaceFrom(const v1::ReadLogsRequest& request) {
@@ -56,6 +91,7 @@ JobService::JobService(JobServiceEnvironment environment)
         &JobService::Apply<v1::CancelJobRequest, &JobManager::CancelJob>);
   Unary({"RetryJob", Access::kAnyone, lanes.writes}, *this,
         &JobService::Apply<v1::RetryJobRequest, &JobManager::RetryJob>);
+  Unary({"UpdateJob", Access::kAnyone, lanes.writes}, *this, &JobService::Update);
   Unary({"DeleteJob", Access::kAnyone, lanes.writes}, *this, &JobService::Delete);
   Unary({"CreateSweep", Access::kAnyone, lanes.files}, sweeps_, &SweepHandlers::Create);
   Unary({"GetSweep", Access::kAnyone, lanes.reads}, sweeps_, &SweepHandlers::Get);
@@ -118,6 +154,18 @@ absl::Status JobService::Fork(const Caller&, const v1::ForkJobRequest& request, 
     return absl::OkStatus();
   }
   LORSA_ASSIGN_OR_RETURN(response, env_.jobs.CreateJob(job));
+  return absl::OkStatus();
+}
+
+absl::Status JobService::Update(const Caller&, const v1::UpdateJobRequest& request,
+                                v1::Job& response) {
+  LORSA_ASSIGN_OR_RETURN(const std::string id, JobIdFrom(request.job().name(), "job.name"));
+  LORSA_ASSIGN_OR_RETURN(const PolicyUpdate update, PolicyUpdateFrom(request));
+  std::vector<FieldViolation> violations =
+      PolicyViolations(update.policy, env_.planning.now(), env_.planning.webhooks);
+  for (FieldViolation& violation : violations) violation.field = "job." + violation.field;
+  if (!violations.empty()) return InvalidFields(violations);
+  LORSA_ASSIGN_OR_RETURN(response, env_.jobs.UpdateJob(id, update.policy, update.fields));
   return absl::OkStatus();
 }
 

@@ -42,6 +42,7 @@ class JobService final : public RpcService {
   // job after it.
   template <typename Request, auto verb>
   absl::Status Apply(const Caller&, const Request& request, v1::Job& response);
+  absl::Status Update(const Caller&, const v1::UpdateJobRequest& request, v1::Job& response);
   absl::Status Delete(const Caller&, const v1::DeleteJobRequest& request, google::protobuf::Empty&);
   absl::Status List(const Caller&, const v1::ListJobsRequest& request,
                     v1::ListJobsResponse& response);

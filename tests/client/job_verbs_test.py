@@ -54,6 +54,29 @@ def test_jobs_are_found_by_state_and_labels(client: Client) -> None:
         client.submit(SPEC, policy={"priority": 100_000})
 
 
+def test_a_job_is_updated_field_by_field(client: Client, service: Service) -> None:
+    policy = {"priority": 7, "labels": {"paper": "l12"}, "ttl": "86400s"}
+    job = client.submit(ENDLESS, policy=policy)
+    job.update({"labels": {"paper": "l24"}, "ttl": None})
+    assert job.labels == {"paper": "l24"} and job.proto.policy.priority == 7
+    assert not job.proto.policy.HasField("ttl")
+    assert [each.id for each in client.jobs(labels={"paper": "l24"})] == [job.id]
+    with pytest.raises(InvalidArgumentError) as error:
+        job.update({"priority": 100_000})
+    assert "job.policy.priority" in error.value.fields
+    with pytest.raises(LorsaError, match="not a job policy"):
+        job.update({"prio": 7})
+
+    async def twin() -> None:
+        async with lorsa.aio.Client(service.address) as client:
+            same = await client.job(job.id)
+            await same.update({"deadline": soon()})
+
+    asyncio.run(twin())
+    job.wait(PATIENCE)
+    assert (job.state, job.proto.reason) == ("FAILED", "DEADLINE")
+
+
 def test_a_job_is_forked_from_a_checkpoint_with_changes(client: Client) -> None:
     origin = client.job("done").checkpoint("latest")
     with pytest.raises(InvalidArgumentError) as error:

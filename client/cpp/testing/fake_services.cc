@@ -141,6 +141,13 @@ grpc::Status FakeJobService::ForkJob(grpc::ServerContext*, const v1::ForkJobRequ
   return grpc::Status::OK;
 }
 
+grpc::Status FakeJobService::UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
+                                       v1::Job* job) {
+  updated.push_back(*request);
+  job->set_name(request->job().name());
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeJobService::RetryJob(grpc::ServerContext*, const v1::RetryJobRequest* request,
                                       v1::Job* job) {
   return Change(request->name(), v1::JOB_STATE_QUEUED, job);

@@ -41,6 +41,7 @@ class FakeJobService final : public v1::JobService::Service {
   std::vector<v1::CreateJobRequest> created;
   std::vector<v1::CreateSweepRequest> created_sweeps;
   std::vector<v1::ForkJobRequest> forked;
+  std::vector<v1::UpdateJobRequest> updated;
   std::vector<v1::DeleteJobRequest> deleted;
   grpc::Status create_error;
   Watch watch;  // default: NOT_FOUND or the job, and no event
@@ -55,6 +56,7 @@ class FakeJobService final : public v1::JobService::Service {
   grpc::Status ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
   grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
   grpc::Status ForkJob(grpc::ServerContext*, const v1::ForkJobRequest*, v1::Job*) override;
+  grpc::Status UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest*, v1::Job*) override;
   grpc::Status RetryJob(grpc::ServerContext*, const v1::RetryJobRequest*, v1::Job*) override;
   grpc::Status DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest*,
                          google::protobuf::Empty*) override;

@@ -37,6 +37,7 @@ from lorsa.client.spec import (
     fork_job_request,
     list_jobs_request,
     program_spec,
+    update_job_request,
 )
 from lorsa.client.upload import FileUpload, OnProgress, SetUpload
 from lorsa.v1 import (
@@ -401,6 +402,14 @@ class Job(JobRecord):
         """Queues a failed job again; it goes on from its newest checkpoint."""
         request = job_service_pb2.RetryJobRequest(name=self.name)
         return await self._update(self._client.stubs.job.RetryJob, request)
+
+    async def update(self, policy: Mapping[str, Any]) -> Job:
+        """Changes how the job is queued, watched over and kept: {"priority": 10, "ttl": None}.
+
+        Fields as in JobPolicy; None takes a setting away.
+        """
+        request = update_job_request(self.name, policy)
+        return await self._update(self._client.stubs.job.UpdateJob, request)
 
     async def delete(self, force: bool = False) -> None:
         """Removes a job that has ended, with its metrics, logs and checkpoints; `force`: also one

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from google.protobuf import json_format, text_format
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from lorsa.errors import LorsaError
 from lorsa.files import read_bounded
 from lorsa.v1 import job_service_pb2
-from lorsa.v1.job_pb2 import JobPolicy, JobState
+from lorsa.v1.job_pb2 import Job, JobPolicy, JobState
 from lorsa.v1.job_spec_pb2 import JobSpec, ProgramSpec
 from lorsa.v1.sweep_pb2 import SweepParameter
 from lorsa.v1.training_spec_pb2 import TrainingSpec
@@ -77,6 +78,15 @@ def create_job_request(
         request_id=uuid.uuid4().hex,
         validate_only=validate_only,
         policy=parse_policy(policy),
+    )
+
+
+def update_job_request(name: str, policy: Mapping[str, Any]) -> job_service_pb2.UpdateJobRequest:
+    """`policy`: the fields to change; None takes a setting away."""
+    given = {field: value for field, value in policy.items() if value is not None}
+    return job_service_pb2.UpdateJobRequest(
+        job=Job(name=name, policy=parse_policy(given)),
+        update_mask=FieldMask(paths=[f"policy.{field}" for field in policy]),
     )
 
 
